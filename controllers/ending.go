@@ -27,8 +27,8 @@ type ending struct {
 	wakes    *wakes
 }
 
-// write writes the status of an object, if it differs from the one before and can't wait. wait is how long it
-// can wait.
+// write writes the status of an object, if it differs from the one before and can't wait. wait is how long
+// the write can wait.
 func (e *ending) write(ctx context.Context, before, after client.Object, change remembered.Change) (written bool, wait time.Duration, err error) {
 	key := client.ObjectKeyFromObject(after)
 	if equality.Semantic.DeepEqual(before, after) {
@@ -116,8 +116,8 @@ func (e *ending) result(object client.Object, waits *read.Again, applyErr, statu
 	return ctrl.Result{}, failed
 }
 
-// again is when to reconcile again after an error that is no failure, because it passes or because an object of
-// another owner, which is not watched, has a name that is needed; otherwise 0.
+// again is when to reconcile again after an error that is not a failure: one that passes, or a name that is
+// taken by an object of another owner, which is not watched; otherwise 0.
 func (e *ending) again(object client.Object, err error) time.Duration {
 	switch {
 	case nameTaken(err):

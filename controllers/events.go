@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// announce records events for changes for the worse, and for advice, once each, after the status
-// with them was written. Status has what was said, so an operator that starts says nothing twice.
+// announce records events for changes for the worse, and for advice, once each, after the status with them
+// was written. Status keeps what was announced, so a restarted operator announces nothing twice.
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 	for _, d := range claims.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {

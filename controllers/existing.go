@@ -15,9 +15,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// collector reports the Memcacheds and StatefulSetDrains that exist. It reads them from the cache at each
-// scrape, so one that is deleted has no series. A replica that is not the leader has none of them in its
-// cache, and reports none.
+// collector reports the Memcacheds and StatefulSetDrains that exist, as the cache has them at each scrape, so
+// a deleted object has no series. A replica that is not the leader has none in its cache, and reports none.
 type collector struct {
 	// reader has the Memcacheds and their claims, and the StatefulSetDrains. drained has the claims of
 	// StatefulSetDrains; nil if no controller looks after them.
@@ -51,7 +50,7 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. While the caches are not filled yet, it reports nothing.
+// Collect implements prometheus.Collector, and reports nothing until the caches are filled.
 func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -71,16 +70,16 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// existing is what is reported of a Memcached or a StatefulSetDrain.
+// existing has the reported numbers of a Memcached or a StatefulSetDrain.
 type existing struct {
 	key           client.ObjectKey
 	wanted, ready int32
 	conditions    []metav1.Condition
 	advice        []cachev1alpha1.Advice
-	// drains are the open ones that status lists; more, of one claim at least, are unlisted.
+	// drains are the open drains that status lists; unlisted is how many more status counts.
 	drains   []openDrain
 	unlisted int
-	// storage: it has claims. moving is nil if no items are ever moved.
+	// storage: the cluster has claims. moving is nil if no items are ever moved.
 	storage bool
 	moving  *int32
 	// latePercent is that of the status.
@@ -130,8 +129,8 @@ func statefulSetDrains(all []cachev1alpha1.StatefulSetDrain) (out []existing) {
 	return out
 }
 
-// collect reports what exists of one kind, and its claims: since when each has been waiting for its
-// release.
+// collect reports the existing objects of one kind, and their claims: since when each has been waiting for
+// its release.
 func (c *collector) collect(metrics chan<- prometheus.Metric, kind ownerKind, all []existing, held map[client.ObjectKey][]time.Time) {
 	for i := range all {
 		e := &all[i]
@@ -210,8 +209,8 @@ func drainOfClaim(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
 	return name, is
 }
 
-// held returns, by what the claims belong to, since when each claim with the finalizer has been waiting
-// for its release.
+// held returns, by the owners of the claims, since when each claim with the finalizer has been waiting for
+// its release.
 func (c *collector) held(claims []corev1.PersistentVolumeClaim, of func(*corev1.PersistentVolumeClaim) (string, bool)) map[client.ObjectKey][]time.Time {
 	held := map[client.ObjectKey][]time.Time{}
 	for i := range claims {

@@ -32,7 +32,7 @@ type installed struct {
 	client.Client
 	Clock  clock.PassiveClock
 	Events events.EventRecorder
-	// name of the installation; without one it ignores the others.
+	// name of this installation; empty if it ignores the others.
 	name  string
 	known *remembered.Installations
 }
@@ -74,7 +74,8 @@ func (i *installed) manages(ctx context.Context, object client.Object, claimed b
 	return step.Manages(), wait, nil
 }
 
-// seen is what the object says about its installations of the operator, and for how long.
+// seen returns the object's words about its installations of the operator, and how long they have not
+// changed.
 func (i *installed) seen(object client.Object) installation.Seen {
 	return installation.See(object, i.known.UnchangedFor(object, i.Clock.Now()))
 }
@@ -103,8 +104,9 @@ func (e *questionDeniedError) Error() string {
 
 func (e *questionDeniedError) Unwrap() error { return e.err }
 
-// tells tells whether status is to say why this installation does not manage the object: the API server denies it to write its
-// name, so no installation does, or to ask the one that does.
+// tells tells whether status is to say why this installation does not manage the object: the API server
+// denies the write of its name, so that no installation manages the object, or the question to the
+// installation that does.
 func (i *installed) tells(object client.Object, conditions []metav1.Condition, err error) bool {
 	cannotAsk := (*questionDeniedError)(nil)
 	if errors.As(err, &cannotAsk) {
@@ -118,8 +120,8 @@ func saysQuestionDenied(conditions []metav1.Condition) bool {
 	return c != nil && strings.HasPrefix(c.Message, questionDenied)
 }
 
-// askedInStatus passes the update in which another installation says in status that it can't ask. The installation at work
-// replaces that.
+// askedInStatus passes the update in which another installation says in status that it can't ask. The
+// installation that manages the object replaces that status.
 var askedInStatus = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
-// TestAStatefulSetDrainHasOneInstallation: the first one that comes, until it answers no more.
+// The first installation that asks has a StatefulSetDrain, until it answers no more.
 func TestAStatefulSetDrainHasOneInstallation(t *testing.T) {
 	d := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue", UID: "drain"}}
 	d.Spec.StatefulSetName = "queue"

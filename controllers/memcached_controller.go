@@ -72,8 +72,8 @@ type MemcachedReconciler struct {
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
-	// Installation is the name of this installation of the operator, which its replicas share and
-	// no other installation has. Without a name it ignores other installations.
+	// Installation is the name of this installation of the operator, which its replicas share and no other
+	// installation has. Without a name, other installations are ignored.
 	Installation string
 	Clock        clock.PassiveClock
 
@@ -239,8 +239,8 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return r.result(seen, &p, applyErr, statusErr)
 }
 
-// observe reads what belongs to the cluster, and labels what has lost its label. denied is why some of
-// it gets no label.
+// observe reads the cluster's objects, and labels those that have lost their label. denied says why some of
+// them get no label.
 func (r *MemcachedReconciler) observe(ctx context.Context, reader *observe.Reader, applier *apply.Applier, cluster *cachev1alpha1.Memcached) (state *observe.State, denied, err error) {
 	state, err = reader.Observe(ctx, cluster)
 	if err != nil {
@@ -328,8 +328,8 @@ func (r *MemcachedReconciler) result(o *outcome, p *plan.Plan, applyErr, statusE
 	return r.ending().result(o.Cluster, &o.Waits, applyErr, statusErr)
 }
 
-// writeEarlyWarning writes, before a roll-out, what people may want to stop it for. All
-// other status follows what was done.
+// writeEarlyWarning writes, before a roll-out, the advice for which a person may want to stop it. Everything
+// else in status follows what was done.
 func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *outcome, p plan.Plan) error {
 	advice := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
 	if advice == nil || seen.Absent || observe.Paused(seen.Cluster) {

@@ -116,8 +116,8 @@ func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics,
 		registry.Register(m.existing))
 }
 
-// WithClaimsOf has the StatefulSetDrains reported, too; the reader has their claims. A manager calls WithClaimsOf before the
-// first scrape.
+// WithClaimsOf makes the metrics report StatefulSetDrains, too; drains reads their claims. A manager calls
+// WithClaimsOf before the first scrape.
 func (m *Metrics) WithClaimsOf(drains client.Reader) {
 	if m != nil {
 		m.existing.drained = drains

@@ -28,7 +28,7 @@ import (
 
 var scraped = time.Unix(10_000, 0)
 
-// snapshot is what exists, in caches: the manager's, and that of StatefulSetDrains' claims.
+// snapshot has all existing objects, in caches: the manager's, and that of StatefulSetDrains' claims.
 type snapshot struct {
 	clusters []cachev1alpha1.Memcached
 	claims   []corev1.PersistentVolumeClaim

@@ -119,7 +119,7 @@ func (o *orphans) belongs(ctx context.Context, claim client.ObjectKey) (bool, er
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// release takes the finalizer off, because the namespace is being deleted.
+// release removes the finalizer, because the namespace is being deleted.
 func (o *orphans) release(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
 	before := claim.DeepCopy()
 	controllerutil.RemoveFinalizer(claim, cachev1alpha1.ClaimFinalizer)

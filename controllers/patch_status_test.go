@@ -84,7 +84,7 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 	}
 }
 
-// TestAStatusOfEitherKindIsRestored: an object whose status was not written has the status that the API server has.
+// An object whose status was not written has the status that the API server has.
 func TestAStatusOfEitherKindIsRestored(t *testing.T) {
 	for name, test := range map[string]struct{ before, after client.Object }{
 		"Memcached":        {&cachev1alpha1.Memcached{}, &cachev1alpha1.Memcached{Status: cachev1alpha1.MemcachedStatus{Phase: cachev1alpha1.PhaseDegraded}}},

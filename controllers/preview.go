@@ -51,7 +51,7 @@ type Reason struct {
 	Message string `json:"message"`
 }
 
-// Forecast is what the operator would do about a cluster, and what that costs.
+// Forecast has the operator's next steps for a cluster, and their costs.
 type Forecast struct {
 	// Leave, Join and Restart are members, in order. Warm: members that restart keep their items.
 	Leave   []string `json:"leave,omitempty"`
@@ -62,8 +62,9 @@ type Forecast struct {
 	Hibernates bool `json:"hibernates,omitempty"`
 	// Grow are claims whose volumes grow.
 	Grow []string `json:"grow,omitempty"`
-	// Flows are what moves or is drained, Moved is their sum. Retained stays on volumes that no member reads,
-	// Stays is where clients no longer look, Evicted has to go for lack of memory, Lost goes with its member.
+	// Flows are what moves or is drained, and Moved is their sum. Retained stays on volumes that no member
+	// reads; Stays is left where clients no longer look; Evicted has to go for lack of memory; Lost goes with
+	// its member.
 	Flows    []Flow `json:"flows,omitempty"`
 	Moved    Holds  `json:"moved"`
 	Retained Holds  `json:"retained,omitzero"`
@@ -76,11 +77,12 @@ type Forecast struct {
 	// share of the keys that were given.
 	Elsewhere     float64  `json:"elsewhere"`
 	KeysElsewhere *float64 `json:"keysElsewhere,omitempty"`
-	// Takes is how long it takes by the last receipts; nil if that is not known.
+	// Takes is an estimate of the duration, by the last receipts; nil if there is none.
 	Takes *metav1.Duration `json:"takes,omitempty"`
 	// Unknown are members whose items are not known, so that the numbers are too low.
 	Unknown []string `json:"unknown,omitempty"`
-	// Blocked is what comes first; nil if it can begin now. Trouble and Advice are what status would say.
+	// Blocked is the reason why something else comes first; nil if the change can begin now. Trouble and
+	// Advice are those of status.
 	Blocked *Reason  `json:"blocked,omitempty"`
 	Trouble *Reason  `json:"trouble,omitempty"`
 	Advice  []Reason `json:"advice,omitempty"`
@@ -91,10 +93,10 @@ func (f *Forecast) Loses() bool {
 	return f.Lost.Items+f.Evicted.Items > 0 || f.Evicted.Bytes > 0 || len(f.Uncounted) > 0
 }
 
-// Preview returns what the operator would do if before became after, which is what the API server would make of a
-// changed spec. Preview observes the cluster through reader, and lets the plan decide about it, as a reconcile
-// does; it writes nothing. holds has what members hold, by their pods' names. keys are a person's own; nil for
-// none.
+// Preview returns the operator's steps if before became after. after is a changed spec with the API server's
+// defaults. Preview observes the cluster through reader, and lets the plan decide about it, as a reconcile
+// does; it writes nothing. holds has the members' contents, by their pods' names. keys are a person's own;
+// nil for none.
 func Preview(ctx context.Context, reader client.Reader, before, after *cachev1alpha1.Memcached, holds map[string]Holds, keys [][]byte) (*Forecast, error) {
 	if after.Spec.Size == nil {
 		after = after.DeepCopy()
@@ -159,7 +161,7 @@ func (p *preview) present() int32 {
 	return p.in.StatefulSet.Replicas
 }
 
-// members works out who leaves, joins and restarts.
+// members works out which members leave, join and restart.
 func (p *preview) members() error {
 	now, wanted := p.present(), *p.after.Spec.Size
 	name := func(i int32) string { return build.PodName(p.after.Name, i) }
@@ -365,7 +367,7 @@ func (p *preview) takes() {
 	p.Takes = &metav1.Duration{Duration: time.Duration(float64(nearest.Duration.Duration) * longer).Round(time.Second)}
 }
 
-// words are those that status would have.
+// words adds what status would say.
 func (p *preview) words() {
 	if observe.Paused(p.after) {
 		p.plan = p.PausedPlan(p.plan)

@@ -23,8 +23,8 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Items lie where the library of the spec stores them. A forecast knows only how many each member has; each flow has to be what
-// the library really looks for elsewhere, within a twentieth.
+// Items lie where the library of the spec stores them. A forecast knows only how many each member has; each
+// flow has to be the number of items that the library really looks for elsewhere, within a twentieth.
 func TestAForecastIsWithinATwentiethOfWhatMoves(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to int32

@@ -25,8 +25,8 @@ func passes(err error) bool {
 	return errors.Is(err, read.ErrRefused) || apierrors.IsConflict(err) || namespaceEnds(err)
 }
 
-// withheld is err, or else the error of the first step that is not tried now: the API server denied it a moment ago. So
-// status says the same until it is tried again, and succeeds.
+// withheld is err, or else the error of the first step that is not tried now, because the API server denied
+// it a moment ago. So status shows the denial until the step is tried again, and succeeds.
 func withheld(err error, work *claims.Work) error {
 	if err != nil || len(work.Withheld) == 0 {
 		return err

@@ -23,8 +23,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Real members with a file of items are full, and some leave: the real mover moves what they have, and what is left is what
-// the forecast says, within a twentieth.
+// Real members with a file of items are full, and some leave. The real mover moves their items, and the rest
+// has to be that of the forecast, within a twentieth.
 func TestAForecastOfAShortageIsWhatMembersEvict(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -155,7 +155,7 @@ func (l *live) hold() map[string]Holds {
 	return holds
 }
 
-// move moves what a member that leaves has.
+// move moves the items of a member that leaves.
 func (l *live) move(from, to int32) {
 	l.t.Helper()
 	ring := build.RingOf(l.m, to)

@@ -38,7 +38,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
-// StatefulSetDrainReconciler has the volumes of any StatefulSet's departed members drained.
+// StatefulSetDrainReconciler drains the volumes of any StatefulSet's departed members.
 type StatefulSetDrainReconciler struct {
 	// Client reads StatefulSetDrains from the cache and writes.
 	client.Client
@@ -54,8 +54,8 @@ type StatefulSetDrainReconciler struct {
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.PassiveClock
-	// Installation is the name of this installation of the operator: it manages the StatefulSetDrains that
-	// no other installation has. Without a name it ignores other installations.
+	// Installation is the name of this installation of the operator: it manages the StatefulSetDrains that no
+	// other installation has. Without a name, other installations are ignored.
 	Installation string
 
 	installations remembered.Installations
@@ -105,7 +105,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return r.unobserved(ctx, d, err)
 	}
 	if s == nil {
-		// Its watches report when they have begun. Without a right they never do.
+		// The watches report when they have begun. Without the right to watch they never begin.
 		return r.unobserved(ctx, d, read.Refuse("the watches of StatefulSet %s and of its pods have not begun; the operator's log says why", d.Spec.StatefulSetName))
 	}
 	template := r.templateRefused(ctx, s)

@@ -38,9 +38,9 @@ type UninstallOptions struct {
 	// Deployment is the operator's, which is scaled to zero; empty if the caller stops the
 	// operator.
 	Deployment client.ObjectKey
-	// Lease is the name of the operator's lease. With it and the Deployment, the name of the
-	// installation that is removed is known, and what another installation manages stays as it is.
-	// Without them everything counts as this installation's.
+	// Lease is the name of the operator's lease. With the lease and the Deployment, the name of the removed
+	// installation is known, and objects of another installation don't change. Without them all objects count
+	// as this installation's.
 	Lease string
 	// DeleteClusters deletes every Memcached and every StatefulSetDrain first. Otherwise they stay, and
 	// the Memcacheds' members continue to serve.
@@ -207,7 +207,7 @@ func (o *UninstallOptions) underWay(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := o.allOwners(ctx) // after the claims: what a claim belongs to by then is known
+	all, err := o.allOwners(ctx) // after the claims, so that the owner of each claim is known
 	for i := range claims {
 		c := &claims[i]
 		if _, drains := ownerOf(all, c); drains && (o.DeleteClusters || awaitsDrain(c)) {
@@ -257,8 +257,8 @@ func (o *UninstallOptions) stopOperator(ctx context.Context) error {
 	return err
 }
 
-// openPartitions removes the partitions behind which members wait for their turn to be replaced: without the operator
-// it would never come.
+// openPartitions removes the partitions behind which members wait for their turn to be replaced: without the
+// operator, their turn would never come.
 func (o *UninstallOptions) openPartitions(ctx context.Context) error {
 	owners, err := o.owners(ctx)
 	if err != nil {
@@ -290,7 +290,7 @@ func (o *UninstallOptions) openPartitions(ctx context.Context) error {
 	return nil
 }
 
-// openBudget lets the members be evicted although no operator would let them step out of the ring before.
+// openBudget lets the members be evicted, because no operator lets them step out of the ring first any more.
 func (o *UninstallOptions) openBudget(ctx context.Context, owner client.Object) error {
 	budget := &policyv1.PodDisruptionBudget{}
 	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(owner), budget); err != nil {
@@ -377,7 +377,7 @@ func (o *UninstallOptions) releaseClaim(ctx context.Context, claim *metav1.Parti
 	return o.removeFinalizer(ctx, "claim", claim, cachev1alpha1.ClaimFinalizer)
 }
 
-// drained has the claims that a receipt covers that adds up, for exactly these claims. Any client may
+// drained has the claims that a receipt for exactly these claims covers, and that adds up. Any client may
 // have written the annotation, or restored it from a backup of another claim.
 func drained(claims []metav1.PartialObjectMetadata) map[types.UID]bool {
 	done := map[types.UID]bool{}

@@ -28,7 +28,8 @@ const memcachedKind = "Memcached"
 
 func (o owner) String() string { return o.kind + " " + client.ObjectKeyFromObject(o.Object).String() }
 
-// allOwners returns all of them, Memcacheds first; none of a kind that doesn't exist any more.
+// allOwners returns all Memcacheds and StatefulSetDrains, Memcacheds first; none of a kind that doesn't exist
+// any more.
 func (o *UninstallOptions) allOwners(ctx context.Context) ([]owner, error) {
 	var all []owner
 	for _, of := range []struct {
@@ -53,7 +54,7 @@ func (o *UninstallOptions) allOwners(ctx context.Context) ([]owner, error) {
 	return all, nil
 }
 
-// owners returns those that no other installation manages.
+// owners returns the owners that no other installation manages.
 func (o *UninstallOptions) owners(ctx context.Context) ([]owner, error) {
 	all, err := o.allOwners(ctx)
 	return slices.DeleteFunc(all, func(owner owner) bool { return o.managedByOther(owner) != "" }), err
@@ -74,7 +75,7 @@ func (o *UninstallOptions) claims(ctx context.Context) ([]metav1.PartialObjectMe
 	if err != nil || o.installation == "" {
 		return held, err
 	}
-	// The owners are read after the claims: a claim of one that was created meanwhile is known.
+	// The owners are read after the claims, so that the owner of each claim is known.
 	all, err := o.allOwners(ctx)
 	return slices.DeleteFunc(held, func(c metav1.PartialObjectMetadata) bool {
 		of, is := ownerOf(all, &c)
@@ -82,9 +83,9 @@ func (o *UninstallOptions) claims(ctx context.Context) ([]metav1.PartialObjectMe
 	}), err
 }
 
-// ownerOf is whose claim it is; false if the owner is gone. An annotation that a
-// StatefulSetDrain has written on the claim proves its owner; otherwise the claim's name tells. A claim's name may fit
-// both a Memcached and a StatefulSet with a shorter name.
+// ownerOf returns the owner of the claim; false if the owner is gone. An annotation that a StatefulSetDrain
+// has written on the claim proves its owner; otherwise the claim's name decides, which may fit both a
+// Memcached and a StatefulSet with a shorter name.
 func ownerOf(all []owner, claim *metav1.PartialObjectMetadata) (of owner, is bool) {
 	for _, o := range all {
 		if o.GetNamespace() != claim.Namespace {

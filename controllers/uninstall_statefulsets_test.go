@@ -41,7 +41,7 @@ func deleted[T client.Object](o T) T {
 	return o
 }
 
-// run uninstalls, with no operator that is at work, and returns what it says.
+// uninstalled uninstalls, while no operator works, and returns the output.
 func uninstalled(t *testing.T, o UninstallOptions, objects ...client.Object) (client.Client, string) {
 	t.Helper()
 	said := &bytes.Buffer{}
@@ -163,7 +163,7 @@ func TestTheOwnerOfAClaimDecidesWhetherUninstallReleasesIt(t *testing.T) {
 	}
 }
 
-// Nothing ever drains such a claim: it is released without a wait for the operator.
+// No drain ever comes for such a claim: it is released without a wait for the operator.
 func TestUninstallDoesNotWaitForClaimsThatBelongToNothing(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
 		template := protected("data-queue-0", "queue")

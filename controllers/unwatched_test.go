@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
-// An operator whose watch of the StatefulSet doesn't begin, because a right is missing, knows nothing of it: an earlier
-// status doesn't stay.
+// If a right is missing, the operator's watch of the StatefulSet doesn't begin, and the operator knows
+// nothing of it: an earlier status doesn't stay.
 func TestAStatefulSetThatCanNotBeWatchedIsNotReady(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := cachev1alpha1.AddToScheme(scheme); err != nil {

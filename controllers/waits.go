@@ -64,8 +64,8 @@ const (
 	retryLast  = time.Minute
 )
 
-// backoff doubles from retryFirst to retryLast while a cluster's reconciles fail. It adds
-// up to a fifth, so that clusters that failed together don't retry together.
+// backoff doubles from retryFirst to retryLast while a cluster's reconciles fail. Up to a fifth is added, so
+// that clusters that failed together don't retry together.
 type backoff struct {
 	workqueue.TypedRateLimiter[ctrl.Request]
 }

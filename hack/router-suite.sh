@@ -2,7 +2,7 @@
 # Runs memcached's own tests against the router, in front of one memcached:
 #   hack/router-suite.sh DRAINER SOURCE [TEST…]
 # SOURCE is memcached's source, in which memcached-debug and timedrun are built (./autogen.sh &&
-# ./configure && make memcached-debug timedrun). It prints how many of each test's checks hold when
+# ./configure && make memcached-debug timedrun). Prints how many of each test's checks hold when
 # memcached is asked itself, and through the router. docs/router.md says what differs.
 set -euo pipefail
 

@@ -12,11 +12,10 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded: something needs a person.
 	ConditionDegraded = "Degraded"
-	// ConditionDraining: volumes are to be drained. It is false if only failed or held drains are
-	// left.
+	// ConditionDraining: volumes are to be drained; false if only failed or held drains are left.
 	ConditionDraining = "Draining"
-	// ConditionMoving: items are being moved to the members where clients look for
-	// them after a change of the list or the routing. False if the items stay where they are.
+	// ConditionMoving: items are being moved to the members where clients look for them after a change of the
+	// list or the routing; false if the items stay where they are.
 	ConditionMoving = "Moving"
 	// ConditionMonitored is false if no ServiceMonitor can select the members.
 	ConditionMonitored = "Monitored"
@@ -64,7 +63,7 @@ const (
 	ReasonClaimDeleted = "ClaimDeleted"
 	// ReasonReconcileError: a call to the API server failed.
 	ReasonReconcileError = "ReconcileError"
-	// ReasonInvalidSpec: the API server refuses what the spec asks for.
+	// ReasonInvalidSpec: the API server refuses an object that the spec asks for.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonNameTaken: another owner's object has a name that the cluster needs.
 	ReasonNameTaken = "NameTaken"

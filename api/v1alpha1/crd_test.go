@@ -29,7 +29,7 @@ type apiServer struct {
 	rules  *cel.Validator
 }
 
-// theAPIServer has the CRD of Memcacheds that is installed. It compiles all rules, once.
+// theAPIServer has the CRD of Memcacheds that is installed. theAPIServer compiles all rules, once.
 func theAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	return theAPIServerOf(t, "Memcached")
@@ -73,7 +73,7 @@ func compile(crds string) (*apiServer, error) {
 	return &apiServer{schema, types, cel.NewValidator(schema, true, celconfig.PerCallLimit)}, err
 }
 
-// parse reads an object as a person writes it. It fails if a field is unknown, as kubectl apply does.
+// parse reads an object as a person writes it. parse fails if a field is unknown, as kubectl apply does.
 func (s *apiServer) parse(t *testing.T, text string) map[string]any {
 	t.Helper()
 	inJSON, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -113,8 +113,8 @@ func (s *apiServer) decode(inJSON []byte) (object map[string]any, err error) {
 	return object, err
 }
 
-// refuses returns why the API server refuses the object; old is what it replaces, nil if there is none.
-// Rules are asked only about objects whose types are right.
+// refuses returns why the API server refuses the object. old is the object that it replaces; nil if there is
+// none. Rules are asked only about objects whose types are right.
 func (s *apiServer) refuses(t *testing.T, object, old map[string]any) field.ErrorList {
 	t.Helper()
 	errs := append(validation.ValidateCustomResource(nil, object, s.types), listtype.ValidateListSetsAndMaps(nil, s.schema, object)...)

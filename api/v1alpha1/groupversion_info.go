@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group is the API's. The keys of labels, annotations and finalizers begin with it, too. docs/development.md tells how to
-// build with another one.
+// Group is the API group. The keys of labels, annotations and finalizers begin with it, too.
+// docs/development.md says how to build with another group.
 const Group = "cache.example.com"
 
 // GroupVersion of this package's types.

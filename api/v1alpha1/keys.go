@@ -4,19 +4,18 @@ package v1alpha1
 // ordinal belongs to no member.
 const MaxSize = 512
 
-// LabelCluster is on every object that the operator creates for a Memcached, and on the claims that
-// it adopts; its value is the Memcached's name. The operator's cache has only objects with this
-// label. The label never proves the owner of an object. The UID of the object's controller does, or
-// the name of a claim, which has no controller.
+// LabelCluster is on every object that the operator creates for a Memcached, and on the claims that it
+// adopts; its value is the Memcached's name. The operator's cache has only objects with this label. The label
+// never proves an object's owner: the UID of the object's controller does or, for a claim, which has no
+// controller, its name.
 //
-// Pods are the exception. They are selected by LabelName and LabelComponent, which are in the
-// selector of their StatefulSet and can't change: a pod that loses them is no longer a member, and
-// Kubernetes replaces it.
+// Pods are selected by LabelName and LabelComponent instead, which are in the selector of their StatefulSet
+// and can't change: a pod that loses them is no longer a member, and Kubernetes replaces it.
 const LabelCluster = Group + "/cluster"
 
-// LabelStatefulSetDrain is on the claims that a StatefulSetDrain protects, has set aside or has found
-// left over, and on its Jobs and their pods; its value is the StatefulSetDrain's name. The cache of
-// StatefulSetDrains has only objects with this label. Like LabelCluster it proves nothing.
+// LabelStatefulSetDrain is on the claims that a StatefulSetDrain protects, has set aside or has found left
+// over, and on its Jobs and their pods; its value is the StatefulSetDrain's name. The cache of
+// StatefulSetDrains has only objects with this label, which, like LabelCluster, proves nothing.
 const LabelStatefulSetDrain = Group + "/statefulsetdrain"
 
 // More labels of these objects, for people and other tools.
@@ -47,9 +46,8 @@ const (
 	ClaimFinalizer = Group + "/drain"
 )
 
-// MaxAnnotation is the longest value, in bytes, of the annotations below that are
-// not JSON. No reader accepts a longer one: the cache cuts it, and the cut value must mean
-// the same.
+// MaxAnnotation is the longest value, in bytes, of the annotations below that are not JSON. No reader accepts
+// a longer value: the cache cuts it, and a cut value could mean something else.
 const MaxAnnotation = 128
 
 // Annotations on Memcacheds and StatefulSetDrains.
@@ -59,7 +57,7 @@ const (
 	// AnnotationOtherOperator is another installation's question whether that installation is
 	// running, and the answer (package installation, JSON).
 	AnnotationOtherOperator = Group + "/other-operator"
-	// AnnotationWarmed, on a Memcached, is what was copied from spec.warmFrom (package action, JSON).
+	// AnnotationWarmed, on a Memcached, has the record of the copy from spec.warmFrom (package action, JSON).
 	AnnotationWarmed = Group + "/warmed"
 	// AnnotationWarm is set by a person on a Memcached: WarmAgain, WarmRetry or WarmSkip. The operator removes the
 	// annotation when it has acted on it.
@@ -68,7 +66,7 @@ const (
 
 // Values of AnnotationWarm.
 const (
-	// WarmAgain copies what the source has got since it was copied.
+	// WarmAgain copies the items that the source has got since it was copied.
 	WarmAgain = "again"
 	// WarmRetry starts a failed warming again at once.
 	WarmRetry = "retry"
@@ -81,16 +79,15 @@ const (
 	// AnnotationList, on a pod, is the clients' list in the format of ElastiCache's discovery
 	// protocol (contract.List). The kubelet updates the supervisor's file with it at once.
 	AnnotationList = Group + "/list"
-	// AnnotationListVersion is the version of the list on a pod or a slice. It grows with each
-	// change.
+	// AnnotationListVersion is the version of the list on a pod or a slice, and grows with each change.
 	AnnotationListVersion = Group + "/list-version"
 	// AnnotationListPorts, on the slice, is a hash of the list's ports if some members have other
 	// ports than the slice, while members are replaced for a new port.
 	AnnotationListPorts = Group + "/list-ports"
 )
 
-// AnnotationStepOut is, on a member's pod, the serial of the ring (package ring) that the member has
-// stepped out of for its restart. Its supervisor makes memcached start empty, once for each serial.
+// AnnotationStepOut is, on a member's pod, the serial of the ring (package ring) that the member has stepped
+// out of for its restart. The member's supervisor makes memcached start empty, once for each serial.
 const AnnotationStepOut = Group + "/step-out"
 
 // AnnotationTable is the number, on a router's pod, of the newest table of the rings. Because the
@@ -103,9 +100,8 @@ const AnnotationUnlisted = Group + "/unlisted"
 
 // Annotations on claims.
 const (
-	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member was told to
-	// leave while others stay. From then on its values may be old, so the volume never becomes a
-	// member's again.
+	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member was told to leave while
+	// others stay. From then on the member's values may be old, so the volume never becomes a member's again.
 	AnnotationLeaving = Group + "/leaving-since"
 	// AnnotationLeft, beside the leaving mark, is the number of the mark: marks that are written
 	// later have higher numbers. The time tells no order, because replicas' clocks differ.
@@ -131,20 +127,20 @@ const (
 	AnnotationAdopted = Group + "/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = Group + "/receipt"
-	// AnnotationClaimUID, beside the leaving mark and beside AnnotationProtected, is the UID of the
-	// claim that they are about. A backup brings them back on a claim with another UID. On a claim
-	// that is to take over a volume it is first the UID of the claim whose marks it carries.
+	// AnnotationClaimUID, beside the leaving mark and beside AnnotationProtected, is the UID of the claim
+	// that these marks are about: a backup brings them back on a claim with another UID. On a claim that is
+	// to take over a volume, the value is at first the UID of the claim whose marks are copied.
 	//
-	// On the Job of a drain and its pod it is the UID of the claim that the Job drains.
+	// On the Job of a drain and its pod, the value is the UID of the claim that the Job drains.
 	AnnotationClaimUID = Group + "/claim-uid"
 	// AnnotationAsideOf, on a claim that took over the volume of another claim, is the UID of that
 	// claim.
 	AnnotationAsideOf = Group + "/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = Group + "/drain"
-	// AnnotationMoved, on a member's claim, is the serial of the ring by which the member's items
-	// were last moved. On a claim that took over a volume it is the serial of the last ring by
-	// which clients stored items there.
+	// AnnotationMoved, on a member's claim, is the serial of the ring by which the member's items were last
+	// moved. On a claim that took over a volume, the value is the serial of the last ring by which clients
+	// stored items there.
 	AnnotationMoved = Group + "/moved"
 	// AnnotationMove is set by a person on a member's claim: MoveRetry or MoveSkip. The operator
 	// removes the annotation when it has acted on it.
@@ -189,8 +185,8 @@ const (
 	// drainer's arguments. If the template would differ now, and no pod of the Job has run, the Job
 	// is replaced.
 	AnnotationDrainer = Group + "/drainer"
-	// AnnotationStatefulSet, on the Job of a StatefulSetDrain, tells the state of the StatefulSet for which it was made:
-	// its UID and generation.
+	// AnnotationStatefulSet, on the Job of a StatefulSetDrain, is the UID and the generation of the
+	// StatefulSet that the Job was made for.
 	AnnotationStatefulSet = Group + "/statefulset"
 	// AnnotationPorts, on the same Jobs, is a hash of the members' ports when the Job was created.
 	// If the ports have changed, the Job is replaced, because it would not reach the members.
@@ -206,15 +202,14 @@ const (
 	AnnotationSurvivors = Group + "/survivors"
 	// AnnotationTarget, on a move's Job, names the ring by which it moves items.
 	AnnotationTarget = Group + "/target"
-	// AnnotationBegin, on a move's Job and its pods, names the same ring. On a pod of a prepared
-	// move it is empty until the move may begin; the kubelet updates the drainer's file with it at
-	// once.
+	// AnnotationBegin, on a move's Job and its pods, names the same ring. On a pod of a prepared move the
+	// value is empty until the move may begin; the kubelet updates the drainer's file at once.
 	AnnotationBegin = Group + "/begin"
 )
 
-// AnnotationWake on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
-// wakes the StatefulSet's controller, which does not watch claims: a member whose old claim is gone
-// can be created now. The operator writes nothing else to the StatefulSet.
+// AnnotationWake, on the StatefulSet that a StatefulSetDrain names, is a number that grows. Each change wakes
+// the StatefulSet's controller, which does not watch claims, so that it creates a member whose old claim is
+// gone. The operator writes nothing else to the StatefulSet.
 const AnnotationWake = Group + "/wake"
 
 // AnnotationApplied is a hash, on each object that the operator applies, of the configuration that

@@ -100,24 +100,25 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:XValidation:rule="int(('hot_lru_pct=20 ' + self.join(' ')).find('^.*hot_lru_pct=[0-9]{1,9}').find('[0-9]+$')) + int(('warm_lru_pct=40 ' + self.join(' ')).find('^.*warm_lru_pct=[0-9]{1,9}').find('[0-9]+$')) <= 80",message="extraArgs: memcached never starts with this: hot_lru_pct and warm_lru_pct of -o may be 80 together at most; if not set, they are 20 and 40"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// tls makes the members accept TLS only. A change replaces the members. If unset, they accept
-	// plain text.
+	// tls makes the members accept TLS only. A change replaces the members. If unset, members accept plain
+	// text.
 	// +optional
 	TLS *TLSSpec `json:"tls,omitempty"`
 
-	// auth makes the members ask for a login: memcached's ASCII authentication (-Y). A change
-	// replaces the members. If unset, they serve every client that can reach them.
+	// auth makes the members ask for a login: memcached's ASCII authentication (-Y). A change replaces the
+	// members. If unset, members serve every client that can reach them.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// binding is a Secret with which an application finds the members and logs in, as a Provisioned Service of
-	// servicebinding.io. It needs a Role of yours (docs/security.md). If unset, none is created.
+	// binding is a Secret with which an application finds the members and logs in, as a Provisioned Service
+	// of servicebinding.io. The operator needs a Role for the Secret, which you create (docs/security.md). If
+	// unset, no Secret is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
-	// resources of the memcached and the init container. Defaults to requests of 50m CPU and 1.1 times memory plus
-	// 32Mi, each if neither a request nor a limit is set; without limits. That covers memcached's file in memory,
-	// which counts as the pod's memory. With a memory limit below that, members can be killed.
+	// resources of the memcached and the init container. Defaults to requests of 50m CPU and 1.1 times memory
+	// plus 32Mi, each if neither a request nor a limit is set; without limits. The request covers memcached's
+	// file in memory, which counts as the pod's memory. With a lower memory limit, members can be killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
@@ -134,12 +135,13 @@ type MemcachedSpec struct {
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// rollout says how members are replaced by ones of another specification: Restart, each where it is, while its
-	// clients get errors, with the items that its volume has; or Moved, for clusters with router.exclusive: each
-	// member first gives its items to the others, and routers ask it no more until it is back. Moved needs free
-	// memory for one member's items, and takes about half a minute a member; where it does not fit, a member restarts
-	// where it is, and status says why. With volumes, a change of rollout replaces the members. Defaults to Moved
-	// with storage and router.exclusive, otherwise to Restart.
+	// rollout says how members are replaced when their specification changes. Restart: each member restarts
+	// with the items on its volume, and its clients get errors meanwhile. Moved, for clusters with
+	// router.exclusive: each member first gives its items to the others, and routers don't call it until it
+	// is back. Moved needs free memory for one member's items, and takes about half a minute for each member.
+	// If Moved is not possible, the member restarts as with Restart, and status says why. With volumes, a
+	// change of rollout replaces the members. Defaults to Moved with storage and router.exclusive, otherwise
+	// to Restart.
 	// +optional
 	Rollout Rollout `json:"rollout,omitempty"`
 
@@ -148,13 +150,15 @@ type MemcachedSpec struct {
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitzero"`
 
-	// discovery lets clients of ElastiCache or Memorystore follow each scaling, by ElastiCache's discovery protocol
-	// at the Service NAME-discovery and containerPort. A change replaces the members. If unset, there is none.
+	// discovery lets clients of ElastiCache or Memorystore follow each scaling, by ElastiCache's discovery
+	// protocol at the Service NAME-discovery and containerPort. A change replaces the members. If unset,
+	// members don't answer that protocol.
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
-	// router puts stateless routers in front of the members: one address, the Service NAME-router at containerPort,
-	// for any library. Routers use the tls and auth of the members. If unset, there are none.
+	// router puts stateless routers in front of the members: one address, the Service NAME-router at
+	// containerPort, for any library. Routers use the tls and auth of the members. If unset, there are no
+	// routers.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
@@ -168,23 +172,24 @@ type MemcachedSpec struct {
 	// +optional
 	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitzero"`
 
-	// networkPolicy closes the members to all pods but those that it names and the cluster's own. If unset, there
-	// is none.
+	// networkPolicy closes the members to all pods but those that it names and the cluster's own. If unset,
+	// no NetworkPolicy is created.
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
 
-	// metrics makes each member serve memcached's metrics to Prometheus, by HTTP and without a login, also with
-	// tls and auth. If unset, none are served.
+	// metrics makes each member serve memcached's metrics to Prometheus, by HTTP and without a login, also
+	// with tls and auth. If unset, no metrics are served.
 	// +optional
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
 
-	// warmFrom fills the cluster from another cache, which is only read, until it has what that cache has. Values
-	// that clients have stored here stay. The cluster is not Ready before that. If unset, the cluster begins empty.
+	// warmFrom fills the cluster with the items of another cache, which is only read. Values that clients
+	// have stored in this cluster stay. The cluster is not Ready until the copy has ended. If unset, the
+	// cluster starts empty.
 	// +optional
 	WarmFrom *WarmSource `json:"warmFrom,omitempty"`
 }
 
-// Rollout is how members are replaced by ones of another specification.
+// Rollout is how members are replaced when their specification changes.
 //
 // +kubebuilder:validation:Enum=Restart;Moved
 type Rollout string
@@ -212,12 +217,12 @@ const (
 
 // TLSSpec has the certificate of the members, and says whether clients need one.
 type TLSSpec struct {
-	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its chain; tls.key;
-	// and ca.crt, the authorities of it and of the clients' certificates. tls.crt is for the hosts in
-	// status.servers (*.NAME.NAMESPACE.svc covers them; without storage *.NAME-list.NAMESPACE.svc) and, if there
-	// are such, for
-	// NAME-member-N.NAMESPACE.svc (routing.addresses Stable), NAME-discovery.NAMESPACE.svc,
-	// NAME-router.NAMESPACE.svc and *.NAME-list.NAMESPACE.svc.cluster.local.
+	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its chain;
+	// tls.key; and ca.crt, the authorities that signed tls.crt and the clients' certificates. tls.crt must be
+	// valid for the hosts in status.servers (*.NAME.NAMESPACE.svc covers them; without storage
+	// *.NAME-list.NAMESPACE.svc) and, if they exist, for NAME-member-N.NAMESPACE.svc (routing.addresses
+	// Stable), NAME-discovery.NAMESPACE.svc, NAME-router.NAMESPACE.svc and
+	// *.NAME-list.NAMESPACE.svc.cluster.local.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
@@ -251,8 +256,8 @@ type DiscoverySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.exclusive) && self.exclusive) == (has(oldSelf.exclusive) && oldSelf.exclusive)",message="exclusive can't be changed while there are routers: remove spec.router first"
 type RouterSpec struct {
-	// replicas is the number of routers. If unset, it is that of the Deployment NAME-router, which
-	// an autoscaler may set; 1 for new routers.
+	// replicas is the number of routers. If unset, the Deployment NAME-router keeps its number, which an
+	// autoscaler may set; new routers begin with 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
@@ -280,7 +285,7 @@ type RouterSpec struct {
 	Service ServiceSpec `json:"service,omitzero"`
 }
 
-// FailedReads is what routers answer for a key whose member can't be reached.
+// FailedReads is the routers' answer for a key whose member can't be reached.
 //
 // +kubebuilder:validation:Enum=Miss;Error
 type FailedReads string
@@ -330,11 +335,12 @@ type PodDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="podDisruptionBudget.maxUnavailable must be a number of members, 1 at least, or a share from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// evictions says how members leave a node that is drained: Bounded (the default), with their items, as
-	// maxUnavailable allows; or StepOut, for clusters with router.exclusive: a member on a cordoned node first gives
-	// its items to the others, one member at a time, and may be evicted when no router asks it any more. Where that
-	// does not fit, it is evicted as with Bounded, and status says why. An autoscaler that doesn't cordon a node before
-	// it evicts keeps the node. The operator must be allowed to watch nodes.
+	// evictions says how members leave a node that is drained. Bounded (the default): with their items, as
+	// maxUnavailable allows. StepOut, for clusters with router.exclusive: a member on a cordoned node first
+	// gives its items to the others, one member at a time, and may be evicted when no router calls it any
+	// more. If that is not possible, the member is evicted as with Bounded, and status says why. An
+	// autoscaler that evicts without cordoning the node first can't remove the node. The operator must be
+	// allowed to watch nodes.
 	// +optional
 	Evictions Evictions `json:"evictions,omitempty"`
 }
@@ -391,12 +397,11 @@ type ServiceMonitorSpec struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// PodTemplate is what a person may set on the pods of one kind: members, routers, or
-// the drainers' Jobs. A field that router.podTemplate or drain.podTemplate leaves out is the
-// members', except for labels, annotations, affinity to other pods, spread,
-// topologySpreadConstraints, terminationGracePeriodSeconds, and what is added to a pod (env,
-// volumes, volumeMounts, containers, initContainers), which each kind has for itself.
-// An empty one ({} or []) is not left out.
+// PodTemplate has a person's settings for the pods of one kind: members, routers, or the drainers' Jobs.
+// Fields that router.podTemplate or drain.podTemplate leave out default to the members', except for labels,
+// annotations, affinity to other pods, spread, topologySpreadConstraints, terminationGracePeriodSeconds, and
+// additions to a pod (env, volumes, volumeMounts, containers, initContainers), which each kind has for
+// itself. An empty value ({} or []) counts as set.
 type PodTemplate struct {
 	// labels of the pods, and of the StatefulSet, Deployment or Job that creates them; at most 64.
 	// The operator's own keys win. Defaults to none.
@@ -428,8 +433,8 @@ type PodTemplate struct {
 	// a node; Off leaves it to the scheduler. Routers are spread over the zones, too; drainers are not spread.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
-	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a labelSelector
-	// counts the pods of this kind and cluster. Defaults to those of spread.
+	// topologySpreadConstraints of the pods, in place of spread; drainers have none. A constraint without a
+	// labelSelector counts the pods of this kind and cluster. Defaults to those of spread.
 	// +optional
 	// +listType=map
 	// +listMapKey=topologyKey
@@ -446,7 +451,7 @@ type PodTemplate struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// serviceAccountName of the pods. Its token is not mounted. Defaults to the namespace's default
+	// serviceAccountName of the pods. The account's token is not mounted. Defaults to the namespace's default
 	// account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -493,7 +498,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
 	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/source', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /source, /drainer, /dev/termination-log; nor /run or /dev"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-	// containers are sidecars. A drainer's end with it. Defaults to none.
+	// containers are sidecars. Those of a drainer end with the drainer. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -528,7 +533,7 @@ const (
 	ServiceLoadBalancer ServiceType = "LoadBalancer"
 )
 
-// ServiceSpec is what a person may set on the Services that clients use.
+// ServiceSpec has a person's settings for the Services that clients use.
 type ServiceSpec struct {
 	// type of the Services that have an address of their own (NAME-router, NAME-discovery, NAME-member-N of
 	// routing.addresses Stable): ClusterIP (the default), NodePort or LoadBalancer. NAME and NAME-list stay
@@ -575,9 +580,9 @@ func (s *MemcachedSpec) InPods() bool { return s.Storage != nil && s.Storage.Mod
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
-	// size of each member's volume. It may grow, if the storage class lets volumes grow. Defaults to twice memory,
-	// plus an eighth of it, plus 64Mi: room for a replay. The default grows with memory, when a member with the new
-	// one is ready.
+	// size of each member's volume, which may grow if the storage class lets volumes grow. Defaults to twice
+	// memory, plus an eighth of it, plus 64Mi: room for a replay. The default grows with memory, when a
+	// member with the new memory is ready.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
@@ -585,11 +590,11 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// mode is where the items are while a member runs. Saved (the default): in memory, and on the volume from its
-	// end to its next start. A pod that is lost without a save loses its items. Mapped: in a file on the volume,
-	// which memcached writes to all the time. The items outlive any end of the pod, as long as the node lives.
-	// Memory: in the pod's memory, without a volume. The items outlive containers; they are moved when a member
-	// leaves, and lost with a pod that ends otherwise, and at size 0.
+	// mode is where the items are while a member runs. Saved (the default): in memory; on the volume from the
+	// member's end to its next start, so a pod that is lost without a save loses its items. Mapped: in a file
+	// on the volume, which memcached writes to all the time; the items outlive any end of the pod, as long as
+	// the node lives. Memory: in the pod's memory, without a volume; the items outlive containers, are moved
+	// when a member leaves, and are lost at size 0 and with a pod that ends in any other way.
 	// +optional
 	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
@@ -603,13 +608,13 @@ type Client string
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || !has(self.client) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix: leave it out for other clients"
 type RoutingSpec struct {
-	// client is the applications' memcached client and its distribution: see docs/clients.md. It is needed with
+	// client is the applications' memcached client and its distribution: see docs/clients.md. Required with
 	// storage and without router. If unset, routers choose a member as libmemcached-ketama-weighted does.
 	// +optional
 	Client Client `json:"client,omitempty"`
 
-	// keyPrefix is what the client writes before each key without hashing it: libmemcached's and php's PREFIX_KEY,
-	// pymemcache's key_prefix. Defaults to none.
+	// keyPrefix is the text that the client writes before each key without hashing it: libmemcached's and
+	// php's PREFIX_KEY, pymemcache's key_prefix. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
@@ -631,22 +636,24 @@ type RoutingSpec struct {
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
 
-	// moves, Live (the default) or Off, moves items to where clients look for them, after the list of servers or
-	// the routing has changed. With Off these keys are misses, and old values may come back.
+	// moves says what happens to items after the list of servers or the routing has changed. Live (the
+	// default): items are moved to where clients look for them. Off: items stay where they are, reads of
+	// these keys miss, and old values may come back.
 	// +optional
 	// +kubebuilder:default=Live
 	Moves MoveMode `json:"moves,omitempty"`
 
-	// patience is how long a leaving member serves clients that still call it. It leaves as soon as none does, and
-	// at once with 0s, or if moves is Off. For the same time, items wait until half of the clients have followed
-	// the list, and items that late clients store on other members are moved to their owners. Defaults to 90s: most clients ask for the list again after a minute.
+	// patience is how long a leaving member serves clients that still call it. The member leaves as soon as
+	// no client does; at once with 0s, or if moves is Off. For the same time at most, items wait until half
+	// of the clients have followed the list, and items that late clients store on other members are moved to
+	// their owners. Defaults to 90s: most clients ask for the list again after a minute.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h, such as 1m30s; the longest unit is h"
 	Patience *metav1.Duration `json:"patience,omitempty"`
 }
 
-// RingClient is the client by which keys have their members.
+// RingClient is the client library that decides which member owns a key.
 func (r *RoutingSpec) RingClient() string {
 	if r.Client == "" {
 		return "libmemcached-ketama-weighted"
@@ -759,8 +766,8 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadline is how long one drainer may run, without the time that its pod waits. After that another one
-	// goes on. Defaults to 1h.
+	// activeDeadline is how long one drainer may run, without the time that its pod waits. After that another
+	// drainer continues. Defaults to 1h.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h, such as 1h30m; the longest unit is h"
@@ -861,8 +868,8 @@ type MemcachedStatus struct {
 	// moving is the number of members that may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
-	// latePercent is the share of requests that clients make by an earlier list while items move, in percent, at the
-	// member with the largest. Left out if there is none, or none is known.
+	// latePercent is the share of requests, in percent, that clients make by an earlier list while items are
+	// moved, at the member with the largest share. Unset if there is none, or if it is not known.
 	// +optional
 	LatePercent int32 `json:"latePercent,omitempty"`
 	// progress of the drains, or else of the moves.
@@ -879,10 +886,10 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
-	// warm is how spec.warmFrom stands.
+	// warm is the state of spec.warmFrom.
 	// +optional
 	Warm *WarmStatus `json:"warm,omitempty"`
-	// advice is what a person may want to change, or what has passed.
+	// advice has changes that a person may want to make, and facts that they should know.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
@@ -896,7 +903,7 @@ type MemcachedStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Advice is what a person may want to change, or should know.
+// Advice is a change that a person may want to make, or a fact that they should know.
 type Advice struct {
 	// reason in one word; the runbook has a section on it.
 	Reason string `json:"reason"`
@@ -904,7 +911,7 @@ type Advice struct {
 	Message string `json:"message"`
 }
 
-// RouterStatus is how the routers stand.
+// RouterStatus is the state of the routers.
 type RouterStatus struct {
 	// address for applications, as host:port.
 	Address string `json:"address"`
@@ -953,13 +960,13 @@ type DrainStatus struct {
 	// since is when the drain entered this phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// itemsDone is the items that have an outcome.
+	// itemsDone counts the items that have an outcome.
 	// +optional
 	ItemsDone int64 `json:"itemsDone,omitempty"`
-	// itemsTotal is the items on the volume; an estimate after a crash.
+	// itemsTotal counts the items on the volume; an estimate after a crash.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
-	// itemsMoved is the items that were moved while the member ran.
+	// itemsMoved counts the items that were moved while the member ran.
 	// +optional
 	ItemsMoved int64 `json:"itemsMoved,omitempty"`
 	// bytesDone is how many bytes of the file on the volume have been read.
@@ -995,26 +1002,26 @@ type DrainReceipt struct {
 	// result is Drained, or why there was no drain: Skipped, Deleted, Unrecoverable, NeverBound. With storage.mode Memory
 	// it is Moved, or why not all items were moved: Skipped, Deleted, NotMoved.
 	Result string `json:"result"`
-	// moved is the items that were moved while the member ran.
+	// moved counts the items that were moved while the member ran.
 	// +optional
 	Moved int64 `json:"moved,omitempty"`
-	// notMoved is the items that went with the pod of a member without a volume, by its last mover; unset if that is not
-	// known, and if all were moved.
+	// notMoved counts the items that were lost with the pod of a member without a volume, by its last mover;
+	// unset if all were moved, or if the number is not known.
 	// +optional
 	NotMoved *int64 `json:"notMoved,omitempty"`
-	// found is the live items on the volume.
+	// found counts the live items on the volume.
 	// +optional
 	Found int64 `json:"found,omitempty"`
-	// added is the items that the drain added to their owners.
+	// added counts the items that the drain added to their owners.
 	// +optional
 	Added int64 `json:"added,omitempty"`
-	// alreadyPresent is the items whose owner had a value.
+	// alreadyPresent counts the items whose owner had a value.
 	// +optional
 	AlreadyPresent int64 `json:"alreadyPresent,omitempty"`
-	// expired is the items that had expired.
+	// expired counts the items that had expired.
 	// +optional
 	Expired int64 `json:"expired,omitempty"`
-	// invalidated is the items that a client had flushed or marked stale.
+	// invalidated counts the items that a client had flushed or marked stale.
 	// +optional
 	Invalidated int64 `json:"invalidated,omitempty"`
 	// bytes is how many bytes of keys and values were added.

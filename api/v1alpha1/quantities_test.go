@@ -52,8 +52,8 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"memory: 1Gi\nmaxItemSize: 0.5Gi":   "",
 		"memory: 1Gi\nmaxItemSize: 0.75Gi":  half,
 		"memory: 2Gi\nmaxItemSize: 1Gi":     "",
-		// memcached says: Cannot set item size limit higher than 1/2 of memory max. It takes no more than a
-		// gigabyte.
+		// memcached says: Cannot set item size limit higher than 1/2 of memory max. memcached takes no more
+		// than a gigabyte.
 		"memory: 4Gi\nmaxItemSize: 1.5Gi":  "1Gi at most",
 		"memory: 4Gi\nmaxItemSize: 1025Mi": "1Gi at most",
 

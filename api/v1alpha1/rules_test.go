@@ -13,7 +13,7 @@ import (
 // and no other rule.
 type rule struct{ at, says, spec string }
 
-// rules are all rules of the CRD, but for those of templateRules and serviceRules, which stand at several
+// rules are all rules of the CRD without those of templateRules and serviceRules, which stand at several
 // places.
 var rules = []rule{
 	{"", "podTemplate.volumes must not have a claim of the members", `{podTemplate: {volumes: [{name: own, persistentVolumeClaim: {claimName: data-cache-3}}]}}`},
@@ -177,7 +177,7 @@ func TestEachRuleOfTheAPIRefusesASpecWithItsMessage(t *testing.T) {
 // drainSpec is the smallest spec of a StatefulSetDrain.
 const drainSpec = `{statefulSetName: queue, template: {spec: {}}}`
 
-// drainRules are those of StatefulSetDrains, but for those about a name and about a change.
+// drainRules are those of StatefulSetDrains without those about a name and about a change.
 var drainRules = []rule{
 	{"spec.statefulSetName", "statefulSetName must be the name of a StatefulSet", `{statefulSetName: Queue, template: {spec: {}}}`},
 	{"spec.receipt", "receipt must be a CEL expression", `{statefulSetName: queue, template: {spec: {}}, receipt: "1 == 1"}`},

@@ -148,7 +148,8 @@ func eventReasons(t *testing.T, file string) (reasons []string) {
 	return reasons
 }
 
-// The events of both kinds, Memcached and StatefulSetDrain. A reason that is a constant has a section of its own.
+// These are the events of both kinds, Memcached and StatefulSetDrain. A reason that is a constant has a
+// section of its own.
 func TestEachEventIsInTheRunbook(t *testing.T) {
 	text, err := os.ReadFile(runbook)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="self.statefulSetName == oldSelf.statefulSetName",message="statefulSetName can't be changed: create another StatefulSetDrain"
 type StatefulSetDrainSpec struct {
-	// statefulSetName is the name of the StatefulSet, in the same namespace. It may be created later.
-	// It can't be changed, and no other StatefulSetDrain may name the same one.
+	// statefulSetName is the name of the StatefulSet, in the same namespace, which may be created later. The
+	// field can't be changed, and no other StatefulSetDrain may name the same StatefulSet.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="statefulSetName must be the name of a StatefulSet, such as queue"
@@ -36,8 +36,8 @@ type StatefulSetDrainSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Parallelism int32 `json:"parallelism,omitempty"`
-	// backoffLimit is how often a failed pod of a drain is replaced at once. After that the drain is tried again,
-	// slower and slower. Defaults to 6.
+	// backoffLimit is how often a failed pod of a drain is replaced at once. After that the drain is tried
+	// again, at growing intervals. Defaults to 6.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=0
@@ -56,9 +56,9 @@ type DrainTemplate struct {
 	// metadata of the drainers' pods and of their Jobs.
 	// +optional
 	Metadata DrainTemplateMetadata `json:"metadata,omitzero"`
-	// spec is that of a pod, as in a Job. The operator checks it with the API server before the first drain. It
-	// adds the departed member's volumes, environment variables (docs/statefulsets.md), and restartPolicy Never, if
-	// there is none.
+	// spec is the pod's spec, as in a Job. The operator checks it with the API server before the first drain,
+	// and adds the departed member's volumes, environment variables (docs/statefulsets.md), and restartPolicy
+	// Never if none is set.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -82,7 +82,7 @@ type DrainTemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// StatefulSetDrainStatus is what was observed of a StatefulSet and its departed members.
+// StatefulSetDrainStatus has the observed state of a StatefulSet and its departed members.
 type StatefulSetDrainStatus struct {
 	// observedGeneration is that of the spec.
 	// +optional
@@ -96,7 +96,7 @@ type StatefulSetDrainStatus struct {
 	// draining is the number of departed members whose volumes are not drained yet.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// progress of the drains that run, in percent of what their drainers count.
+	// progress of the running drains, in percent of their drainers' totals.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// drains has each leaving or departed member, highest ordinals first.
@@ -127,7 +127,7 @@ type StatefulSetDrainStatus struct {
 type MemberDrain struct {
 	// ordinal of the member.
 	Ordinal int32 `json:"ordinal"`
-	// claims that have its volumes now.
+	// claims that have the member's volumes now.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -137,10 +137,10 @@ type MemberDrain struct {
 	// since is when the drain entered this phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// done is what the drainer has counted so far.
+	// done is the drainer's count so far.
 	// +optional
 	Done int64 `json:"done,omitempty"`
-	// total is what the drainer will have counted at its end.
+	// total is the drainer's count at its end.
 	// +optional
 	Total int64 `json:"total,omitempty"`
 	// reason why the drain waits, is held or failed: one of docs/runbook.md, or the scheduler's or the kubelet's
@@ -162,7 +162,7 @@ type MemberDrain struct {
 type MemberDrained struct {
 	// ordinal of the member.
 	Ordinal int32 `json:"ordinal"`
-	// claims that had its volumes.
+	// claims that had the member's volumes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -179,8 +179,8 @@ type MemberDrained struct {
 	EndedAt metav1.Time `json:"endedAt"`
 }
 
-// StatefulSetDrain has the volumes of a StatefulSet's departed members drained by a Job of the
-// user's, before they are deleted.
+// StatefulSetDrain drains the volumes of a StatefulSet's departed members, by a Job of the user's, before the
+// volumes are deleted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -200,7 +200,7 @@ type StatefulSetDrain struct {
 
 	// spec says which StatefulSet's departed members are drained, and how.
 	Spec StatefulSetDrainSpec `json:"spec"`
-	// status is what was observed of the StatefulSet and its departed members.
+	// status is the observed state of the StatefulSet and its departed members.
 	// +optional
 	Status StatefulSetDrainStatus `json:"status,omitempty"`
 }

@@ -29,14 +29,14 @@ type WarmSource struct {
 	// +kubebuilder:validation:MaxLength=262
 	// +kubebuilder:validation:Pattern=`^[^=,\s]+:[0-9]{1,5}$`
 	Discovery string `json:"discovery,omitempty"`
-	// volumes are claims of the same namespace with the files of members: of volumes that were restored from
-	// VolumeSnapshots, or that another cluster has left. They are mounted read-only, one after the other.
+	// volumes are claims of the same namespace with members' files: volumes that were restored from
+	// VolumeSnapshots, or that another cluster has left. One volume after the other is mounted, read-only.
 	// +optional
 	Volumes *WarmVolumes `json:"volumes,omitempty"`
-	// routing of the source's applications. It is needed with discovery and with several servers.
+	// routing of the source's applications. Required with discovery, and with several servers.
 	// +optional
 	Routing *WarmRouting `json:"routing,omitempty"`
-	// tls of servers and discovery. If unset, they are called in plain text.
+	// tls of servers and discovery. If unset, both are called in plain text.
 	// +optional
 	TLS *WarmTLS `json:"tls,omitempty"`
 	// auth is the login for servers and discovery. If unset, there is none.
@@ -45,8 +45,8 @@ type WarmSource struct {
 	// rateLimit slows the warming down. Defaults to none.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// until is Listed (the default): clients are told of the members at once; or Ready: a new cluster is on its own
-	// list when it is warm.
+	// until says when clients are told of the members of a new cluster: Listed (the default), at once; Ready,
+	// when the cluster is warm.
 	// +optional
 	// +kubebuilder:default=Listed
 	Until WarmUntil `json:"until,omitempty"`
@@ -55,8 +55,9 @@ type WarmSource struct {
 	// +optional
 	// +kubebuilder:default=Wait
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
-	// onMiss makes the routers ask the source for what they miss, and keep it, as long as the spec says so. It needs
-	// router. If the source can't be listed, nothing else is copied. Defaults to false.
+	// onMiss makes the routers ask the source for each item that they miss, and keep the item, as long as the
+	// spec says so. Needs router. If the source can't be listed, only these items are copied. Defaults to
+	// false.
 	// +optional
 	OnMiss bool `json:"onMiss,omitempty"`
 }
@@ -87,7 +88,7 @@ type WarmVolumes struct {
 type WarmRouting struct {
 	// client is the memcached client of the source's applications and its distribution, as spec.routing.client.
 	Client Client `json:"client"`
-	// keyPrefix is what that client writes before each key without hashing it. Defaults to none.
+	// keyPrefix is the text that that client writes before each key without hashing it. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
@@ -118,20 +119,20 @@ const (
 	WarmOnMiss   WarmPhase = "OnMiss"   // the source can't be listed: routers ask it for what they miss
 )
 
-// WarmStatus is how spec.warmFrom stands.
+// WarmStatus is the state of spec.warmFrom.
 type WarmStatus struct {
 	// phase of the warming.
 	Phase WarmPhase `json:"phase"`
 	// since is when the warming entered this phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// pass over the source that is under way, counted from 1.
+	// pass is the number of the present pass over the source, counted from 1.
 	// +optional
 	Pass int32 `json:"pass,omitempty"`
-	// itemsDone is the items of this Job that have an outcome.
+	// itemsDone counts the items of this Job that have an outcome.
 	// +optional
 	ItemsDone int64 `json:"itemsDone,omitempty"`
-	// itemsTotal is the items that this Job expects.
+	// itemsTotal counts the items that this Job expects.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
 	// timeLeft is an estimate, in whole seconds.
@@ -143,40 +144,40 @@ type WarmStatus struct {
 	// message explains the reason, and says what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// last is what the Jobs of this source have copied.
+	// last has the sums of the receipts of this source's Jobs.
 	// +optional
 	Last *WarmReceipt `json:"last,omitempty"`
 }
 
-// WarmReceipt is what was copied from a source: the sums of its receipts.
+// WarmReceipt counts the items that were copied from a source: the sums of its receipts.
 type WarmReceipt struct {
 	// jobs that have ended with a receipt.
 	Jobs int32 `json:"jobs"`
 	// passes over the source.
 	// +optional
 	Passes int64 `json:"passes,omitempty"`
-	// found is the live items in the source.
+	// found counts the live items in the source.
 	// +optional
 	Found int64 `json:"found,omitempty"`
-	// added is the items that were added to their owners.
+	// added counts the items that were added to their owners.
 	// +optional
 	Added int64 `json:"added,omitempty"`
-	// alreadyPresent is the items whose owner had a value.
+	// alreadyPresent counts the items whose owner had a value.
 	// +optional
 	AlreadyPresent int64 `json:"alreadyPresent,omitempty"`
-	// expired is the items that had expired.
+	// expired counts the items that had expired.
 	// +optional
 	Expired int64 `json:"expired,omitempty"`
-	// invalidated is the items that were flushed, deleted or stale.
+	// invalidated counts the items that were flushed, deleted or stale.
 	// +optional
 	Invalidated int64 `json:"invalidated,omitempty"`
-	// rejected is the items that their owners refused: too large, or no room.
+	// rejected counts the items that their owners refused: too large, or no room.
 	// +optional
 	Rejected int64 `json:"rejected,omitempty"`
 	// bytes is how many bytes of keys and values were added.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// cantTell is what the source can't tell: see docs/backup.md.
+	// cantTell names the facts that the source can't tell: see docs/backup.md.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

@@ -83,7 +83,7 @@ func kindsAreServed(api discovery.ServerResourcesInterface) error {
 	return nil
 }
 
-// isReady fails if a Deployment does not run what its spec says.
+// isReady fails if a Deployment does not run its spec.
 func isReady(ctx context.Context, kube client.Reader, key client.ObjectKey) error {
 	var d appsv1.Deployment
 	if err := kube.Get(ctx, key, &d); err != nil {

@@ -320,8 +320,8 @@ func (f *flags) managerOptions() ctrl.Options {
 // leaseName is the name of the lease of leader election.
 const leaseName = "memcached-operator." + cachev1alpha1.Group
 
-// installation is the name of this installation of the operator: the name of its lease, which only
-// its own replicas share. Outside of a cluster it is the machine's name.
+// installation is the name of this installation of the operator: the name of its lease, which only its own
+// replicas share. Outside of a cluster, the machine's name is the installation's.
 func (f *flags) installation() string {
 	where := cmp.Or(f.leaderElectionNS, ownNamespace())
 	if where == "" {

@@ -16,8 +16,8 @@ const reasonDeadline = contract.ReasonDeadlineExceeded
 // errDeadline is the cause of a context that ended because of --deadline.
 var errDeadline = errors.New("the deadline is exceeded")
 
-// afterDeadline is how long a move may take to report what it did, once the deadline has ended it. A move
-// that hangs, because a disk doesn't answer, is not waited for: the process ends when the receipt is written.
+// afterDeadline is how long a move may take to write its receipt, once the deadline has ended it. A move that
+// hangs, because a disk doesn't answer, is not waited for: the process ends when the receipt is written.
 const afterDeadline = 10 * time.Second
 
 // withinDeadline runs do with a context that ends at the deadline.

@@ -201,7 +201,7 @@ func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	}
 }
 
-// The receipt counts what a survivor can't store, and the drain fails.
+// The receipt counts the items that a survivor can't store, and the drain fails.
 func TestItemsThatASurvivorCantStoreKeepADrainFromBeingDone(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{"small": {Value: []byte("v")}, "large": {Value: make([]byte, 900<<10)}}
@@ -229,8 +229,8 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 }
 
-// A volume that can't be read gives exit code 3 and a reason. It never counts as an empty cache that was
-// drained.
+// A volume that can't be read gives exit code 3 and a reason. Such a volume never counts as an empty cache
+// that was drained.
 func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	t.Parallel()
 	saved := t.TempDir() // small, because the test copies it

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// A member that refuses to list its items does answer. So the mover ends at once, with a final reason, and
-// the receipt says what to change.
+// A member that refuses to list its items answers. So the mover ends at once, with a final reason, and the
+// receipt says what to change.
 func TestAMemberThatRefusesToListItsItemsIsToldForGood(t *testing.T) {
 	for name, arguments := range map[string][]string{"-X": {"-X"}, "no_lru_crawler": {"-o", "no_lru_crawler"}} {
 		for _, leaves := range []bool{true, false} {

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/router/onmiss"
 )
 
-// onMissFlags are the flags of "drainer route" about the cache that is asked for what the members miss.
+// onMissFlags are the flags of "drainer route" about the cache that is asked for missed keys.
 type onMissFlags struct {
 	from              []string
 	client, keyPrefix string
@@ -59,7 +59,7 @@ func (f *onMissFlags) config() (*onmiss.Config, error) {
 	return &onmiss.Config{Find: find, Dialer: d, Timeout: f.timeout, TTL: f.ttl}, nil
 }
 
-// ring returns the other cache's ring. With no patience it only looks at the flags.
+// ring returns the other cache's ring. With no patience, ring only looks at the flags.
 func (f *onMissFlags) ring(ctx context.Context, d memcache.Dialer, patience time.Duration) (r fence.Ring, err error) {
 	servers, dirs, err := sources(ctx, f.from, d, patience)
 	if err == nil && len(dirs) > 0 {

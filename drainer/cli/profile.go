@@ -10,12 +10,11 @@ import (
 )
 
 // profileVariable is the environment variable with the address, HOST:PORT, at which a supervisor or a router
-// serves Go's profiles to every client that can connect. It is not a flag, so that a pod's command stays the
-// same.
+// serves Go's profiles to every client that can connect. A flag would change the command of a pod.
 const profileVariable = "DRAINER_PPROF"
 
-// serveProfiles serves the profiles until end is called, or logs why it can't. Without an address it serves
-// nothing.
+// serveProfiles serves the profiles until end is called, or logs why it can't. Without an address, nothing is
+// served.
 func serveProfiles(address string, says io.Writer) (end func()) {
 	if address == "" {
 		return func() {}

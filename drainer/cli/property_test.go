@@ -59,7 +59,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	tr.m = drainertest.DrainArgs(t, tr.dir, tr.named)
 	clients := routing.Clients()
 	tr.m.Client = clients[tr.r.IntN(len(clients))]
-	// Some clients hash what the servers' names resolve to; so does the drainer.
+	// Some clients hash the addresses that the servers' names resolve to; so does the drainer.
 	list, err := routing.Resolve(t.Context(), tr.m.Client, drainertest.MustParse(t, tr.named), func(ctx context.Context, host string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	})
@@ -173,7 +173,7 @@ func (tr *trial) count() {
 	}
 }
 
-// storeTheirs stores on a survivor what it has before the drain.
+// storeTheirs stores a survivor's items of before the drain.
 func (tr *trial) storeTheirs(i int) {
 	tr.t.Helper()
 	mine := map[string]drainertest.Object{}
@@ -242,7 +242,7 @@ func (tr *trial) last() *contract.Receipt {
 	return r.Receipt
 }
 
-// check compares what the survivors have with what the source had.
+// check compares the survivors' items with the source's.
 func (tr *trial) check() {
 	tr.t.Helper()
 	var conns []*memcache.Conn

@@ -52,7 +52,7 @@ func (r *routed) says(t *testing.T, what string, number int64, trouble bool) (a 
 }
 
 // A router takes a table before its file has it, also when its table's time is over and its file is no longer
-// updated. It takes tables only from the writer of the table that it has, and only newer ones.
+// updated. The router takes tables only from the writer of its present table, and only newer ones.
 func TestARouterIsGivenTables(t *testing.T) {
 	t.Parallel()
 	const key = "uid"
@@ -93,7 +93,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 			t.Errorf("%s: %d, want %d", what, status, c.status)
 		}
 	}
-	// The router reads its file after it has looked at what it was given.
+	// The router reads its file after it has looked at the given table.
 	read := func(number int64, text any) {
 		t.Helper()
 		writeRing(t, path, "no table")
@@ -145,7 +145,7 @@ func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 	}
 }
 
-// Any pod may be able to send tables that never arrive in full. They don't keep the operator's out.
+// Any pod may be able to send tables that never arrive in full. These tables don't keep the operator's out.
 func TestTablesThatDoNotComeKeepNoOtherOut(t *testing.T) {
 	t.Parallel()
 	const key = "uid"
@@ -178,8 +178,8 @@ func TestTablesThatDoNotComeKeepNoOtherOut(t *testing.T) {
 	}
 }
 
-// A request whose table doesn't arrive is given up after a time that suffices for a table, which is much
-// shorter than other requests may take.
+// A request whose table doesn't arrive is given up after a time that suffices for a table. Other requests may
+// take much longer.
 func TestATableThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := route(t, "--client=gomemcache", "--server="+memcachedtest.Start(t).Address())

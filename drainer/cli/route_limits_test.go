@@ -50,8 +50,8 @@ const (
 	requestBytes = "memcached_router_request_bytes_total"
 )
 
-// most returns the most memory, in bytes, that f makes the router take until a metric has been that much, and the
-// router has done what it can do.
+// most returns the most memory, in bytes, that f makes the router take until a metric has been that much, and
+// the router has no more work.
 func (r *routed) most(metric string, least int, f func(i int) bool) (anonymous, held int) {
 	r.T.Helper()
 	before := r.anonymous()

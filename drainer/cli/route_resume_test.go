@@ -20,7 +20,7 @@ import (
 )
 
 // A client's connection carries further requests after a large value that has waited for a member. The tests
-// differ in what the client waits for next.
+// differ in the client's next wait.
 
 // large is a size in bytes that is more than the shared buffer has room for.
 const large = 40_000
@@ -69,7 +69,7 @@ func TestAClientGoesOnAfterALargeValueWhileMemoryIsShort(t *testing.T) {
 	c.hears("END\r\n", "STORED\r\n")
 }
 
-// settle waits until the router has done what it can do now: then all its threads sleep.
+// settle waits until the router has no more work: then all its threads sleep.
 func (r *routed) settle() {
 	r.T.Helper()
 	looks := 0

@@ -18,8 +18,8 @@ const (
 	tableTimeout = time.Second
 )
 
-// arriving are the requests with a table. If there are too many, the one that has not arrived for the longest time
-// is given up: the operator sends its table at once, so others can't keep it out by being slow.
+// arriving are the requests with a table. If there are too many, the one that has been arriving for the
+// longest time is given up: the operator sends its table at once, so slow clients can't keep it out.
 type arriving struct {
 	mu  sync.Mutex
 	all []*arrival // the oldest first
@@ -31,7 +31,7 @@ type arrival struct {
 	here     bool // it has arrived
 }
 
-// begin returns nil if there are too many that have arrived.
+// begin returns nil if too many requests have arrived.
 func (a *arriving) begin(w http.ResponseWriter) *arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()

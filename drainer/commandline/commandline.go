@@ -12,8 +12,8 @@ import (
 
 // Option is one option of memcached.
 type Option struct {
-	// Letter is the option's letter, also if the command line has its long name. It is Unknown, and Value is
-	// the argument, if memcached would exit because of it.
+	// Letter is the option's letter, also if the command line has its long name. If memcached would exit
+	// because of the argument, Letter is Unknown, and Value is the argument.
 	Letter byte
 	// Value is "" if the option takes none.
 	Value string
@@ -176,8 +176,8 @@ func (o Options) MemoryLimit() int64 {
 const pageSize = 1 << 20
 
 // ShortPages tells whether memcached may give its slab pages individual lengths, because it moves none and
-// its largest slot is a page. It never restarts from such a file (see package warmfile). The order of the
-// suboptions is ignored, so that the API's rule is the same.
+// its largest slot is a page. From such a file memcached never restarts (see package warmfile). The order of
+// the suboptions is ignored, so that the API's rule is the same.
 //
 // Source: memcached's memcached.c, main; slabs.c, do_slabs_newslab.
 func (o Options) ShortPages() bool {
@@ -203,15 +203,15 @@ func (o Options) ShortPages() bool {
 	return (unmodern || stays) && page
 }
 
-// External tells whether memcached keeps values in other files, by extstore. It never restarts from its warm
-// file then.
+// External tells whether memcached keeps values in other files, by extstore. With extstore, memcached never
+// restarts from its warm file.
 //
 // Source: memcached's memcached.c, main.
 func (o Options) External() bool {
 	return slices.ContainsFunc(o.Suboptions(), func(s Suboption) bool { return s.Name == "ext_path" })
 }
 
-// number returns what strtol reads from a text: space, a sign, digits; 0 if there are none.
+// number returns the number that strtol reads from a text: space, a sign, digits; 0 if there are none.
 func number(text string) int64 {
 	text = strings.TrimPrefix(strings.TrimLeft(text, " \t\n\v\f\r"), "+")
 	end := 0

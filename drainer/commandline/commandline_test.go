@@ -78,7 +78,8 @@ func TestExtstoreIsFoundInEachForm(t *testing.T) {
 	}
 }
 
-// They are found in each form, and other options are not. The tests of the API's rules use the same table.
+// The supervisor's options are found in each form, and other options are not. The tests of the API's rules
+// use the same table.
 func TestOptionsOfTheSupervisorAreFound(t *testing.T) {
 	for _, f := range commandline.SupervisorsForms() {
 		o := commandline.Parse(f.Arguments)

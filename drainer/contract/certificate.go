@@ -4,7 +4,7 @@ package contract
 // certificate. A supervisor serves it beside ReadyPath, a router beside its other answers.
 const CertificatePath = "/certificate"
 
-// Certificate is the state of a TLS certificate, in JSON. It has nothing of the files' content.
+// Certificate is the state of a TLS certificate, in JSON, without the files' content.
 type Certificate struct {
 	// NotAfter is when the first certificate of the chain expires, or the authority in ca.crt that signed
 	// it, in seconds since 1970; 0 if it can't be read.

@@ -1,6 +1,6 @@
-// Package contract is what the manager and the drainer agree on: flags, exit codes, the progress line and the
-// receipt. It is one of the two drainer packages that the controllers import (the other is routing), and it
-// imports nothing but the standard library.
+// Package contract has everything that the manager and the drainer agree on: flags, exit codes, the progress
+// line and the receipt. The controllers import two of the drainer's packages, contract and routing. Package
+// contract imports nothing but the standard library.
 //
 // Everything here crosses a process boundary between two versions of the operator: a Job that was started
 // before an upgrade ends after it. So fields are only ever added.
@@ -41,16 +41,16 @@ var NoRetry = []int32{ExitUsage, ExitUnrecoverable}
 const (
 	// WarmFile is memcached's -e file; memcached writes WarmFile+".meta" beside it.
 	WarmFile = "memory_file"
-	// MetaFile is what memcached writes on SIGUSR1 and unlinks at its start.
+	// MetaFile is the file that memcached writes on SIGUSR1 and unlinks at its start.
 	MetaFile = WarmFile + ".meta"
-	// Manifest is written by "drainer supervise": what .meta would say, kept
-	// current while memcached runs, so that a crash needs no .meta.
+	// Manifest is written by "drainer supervise": the values that .meta would have, kept current while
+	// memcached runs, so that a crash needs no .meta.
 	Manifest = "manifest.json"
 	// SaveFile has the used pages of a warm file, with its .meta and its manifest. "drainer supervise
 	// --memory-dir" writes it to a volume that memcached doesn't map.
 	SaveFile = "save"
 	// InUse, on such a volume, says since when a member has been running, and from which save it started. No
-	// save has what clients have written since.
+	// save has the later writes of clients.
 	InUse = "in-use"
 	// EmptyFile has the serial for which the member has started empty (StepOut).
 	EmptyFile = "started-empty"
@@ -58,18 +58,18 @@ const (
 	ListFile = "list"
 	// LockFile is empty. A process that uses the volume holds a lock on it.
 	LockFile = "lock"
-	// ReplayedFile records which items of a generation have been replayed. It is beside the generation's warm
-	// file or save.
+	// ReplayedFile records which items of a generation have been replayed. The file is beside the
+	// generation's warm file or save.
 	ReplayedFile = "replayed"
 	// SpareFile reserves a little room beside a warm file that memcached maps. The supervisor removes it at a
 	// planned end, to make room for the .meta and the manifest.
 	SpareFile = "spare"
-	// GenerationPrefix begins the name of a directory with an older warm file, its .meta and its manifest.
-	// "drainer supervise" keeps it to replay it into a memcached that starts empty. A number follows; a
+	// GenerationPrefix begins the name of a directory with an older warm file, its .meta and its manifest,
+	// which "drainer supervise" keeps to replay it into a memcached that starts empty. A number follows; a
 	// higher one is newer.
 	GenerationPrefix = "generation-"
-	// FailedSuffix ends the name of a generation that could not be replayed. It is not replayed again, but a
-	// drain reads it.
+	// FailedSuffix ends the name of a generation that could not be replayed, and is not replayed again. A
+	// drain reads such a generation.
 	FailedSuffix = ".failed"
 )
 
@@ -84,9 +84,9 @@ const SlowSave = 16 << 20
 // MaxReceiptBytes is the kubelet's limit for a termination message.
 const MaxReceiptBytes = 4096
 
-// ColdStart is a member's termination message. It is written in advance, because a crash leaves no time to
-// write. It says that the member would start cold after an end without a save, because the volume has no room
-// for a second warm file beside the one to be replayed.
+// ColdStart is a member's termination message, written in advance because a crash leaves no time to write:
+// the member would start cold after an end without a save, because the volume has no room for a second warm
+// file beside the one to be replayed.
 type ColdStart struct {
 	// NeedBytes is the size of a second file, FreeBytes is the free space on the volume.
 	NeedBytes int64 `json:"coldStartNeedsBytes"`
@@ -220,16 +220,17 @@ type Progress struct {
 	// NothingLeft means that a pass over a leaving member found no item that another server owns. After that,
 	// only clients with an old list can have stored something there.
 	NothingLeft bool `json:"nothingLeft,omitempty"`
-	// Warm means that a pass of a copy has brought less than a hundredth: what the source has now was copied.
+	// Warm means that a pass of a copy has brought less than a hundredth: the source's present items were
+	// copied.
 	Warm bool `json:"warm,omitempty"`
 	// Late is the share of the member's requests, from 0 to 1, that clients still make by an earlier list: in
 	// PhaseSettling, if it is known how many there were before.
 	Late float64 `json:"late,omitempty"`
 	// Seconds is the time since the phase began.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Message says what the drainer is waiting for; it is empty if the drainer isn't waiting. WaitingSeconds
-	// is how long the longest of these waits has taken. In PhaseSettling the message names the clients that
-	// still call, in at most MaxCallers bytes.
+	// Message says what the drainer is waiting for; empty if the drainer isn't waiting. WaitingSeconds is how
+	// long the longest of these waits has taken. In PhaseSettling the message names the clients that still
+	// call, in at most MaxCallers bytes.
 	Message        string  `json:"message,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
 	// SourceSilent means that the drainer is waiting for the source of a move, and not for a survivor.
@@ -239,7 +240,7 @@ type Progress struct {
 // MaxCallers bounds a message about clients, in bytes.
 const MaxCallers = 256
 
-// Outcomes counts items by what became of them.
+// Outcomes counts items by their fate.
 type Outcomes struct {
 	// Added: this drain stored the item on the owner.
 	Added int64 `json:"added"`
@@ -272,8 +273,8 @@ type Survivor struct {
 	EvictionsBefore int64 `json:"evictionsBefore,omitempty"`
 }
 
-// Receipt is the drainer's termination message. After a drain it proves that the volume has no item left that
-// a client could still ask for. After a move it proves that the member has no more items that another one
+// Receipt is the drainer's termination message. After a drain, the receipt proves that the volume has no item
+// left that a client could still ask for; after a move, that the member has no more items that another one
 // owns.
 type Receipt struct {
 	// Version of this structure is 1.
@@ -282,38 +283,39 @@ type Receipt struct {
 	Source string `json:"source"`
 	// Complete means that the source was read to its end, and each item passed the checks.
 	Complete bool `json:"complete"`
-	// Clean means that memcached had saved (a .meta was there); it is false after a crash.
+	// Clean means that memcached had saved (a .meta was there); false after a crash.
 	Clean bool `json:"clean"`
-	// Found counts the live items in the source; Outcomes counts each of them once. For a move, it counts the
-	// items that another server owns.
+	// Found counts the live items in the source; Outcomes counts each of them once. For a move, Found counts
+	// the items that another server owns.
 	Found int64 `json:"found"`
 	Outcomes
 	// Bytes is the total size of keys and values of the items that were added.
 	Bytes int64 `json:"bytes"`
 	// Seconds is the time spent in each phase, for the attempt that wrote this receipt.
 	Seconds map[Phase]float64 `json:"seconds,omitempty"`
-	// Settled means that no client calls the leaving member any more. It is false if the move's patience ran
-	// out, and for a source that doesn't leave.
+	// Settled means that no client calls the leaving member any more; false if the move's patience ran out,
+	// and for a source that doesn't leave.
 	Settled bool `json:"settled,omitempty"`
 	// SourceVersion is the version of the memcached that wrote the source.
 	SourceVersion string `json:"sourceVersion,omitempty"`
 	// Reader is how the source was read: ReaderWarmFile, ReaderLive or ReaderStream.
 	Reader string `json:"reader,omitempty"`
-	// The following are of a copy. Its Found and Outcomes count an item again in each pass that finds it changed.
+	// The following fields are of a copy, whose Found and Outcomes count an item again in each pass that
+	// finds it changed.
 	// Passes is how many passes were made; LastFound and LastAdded are of the last whole one.
 	Passes    int   `json:"passes,omitempty"`
 	LastFound int64 `json:"lastFound,omitempty"`
 	LastAdded int64 `json:"lastAdded,omitempty"`
-	// Replaced counts those of Added that replaced what the copy had stored before, because it has changed at the
-	// source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
+	// Replaced counts those of Added that replaced an earlier value of the copy, because the item has changed
+	// at the source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
 	Replaced int64 `json:"replaced,omitempty"`
 	TooLarge int64 `json:"tooLarge,omitempty"`
 	// LeftOut is how many items the last pass left out because the servers have no room for them (AsMuchAsFits).
 	LeftOut int64 `json:"leftOut,omitempty"`
-	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them. They
-	// are among Invalidated.
+	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them;
+	// they are among Invalidated.
 	Deleted int64 `json:"deleted,omitempty"`
-	// CantTell says what the source and the servers can't tell, e.g. CantTellAll.
+	// CantTell names the facts that the source and the servers can't tell, e.g. CantTellAll.
 	CantTell []string `json:"cantTell,omitempty"`
 	// Survivors are in ring order. SurvivorsOmitted counts those that were left out so that the receipt fits
 	// in MaxReceiptBytes.
@@ -374,7 +376,7 @@ const (
 
 // Marshal encodes the receipt in at most MaxReceiptBytes: the kubelet would cut a longer one, which could not
 // be parsed. Marshal leaves out survivors from the end of the list, then cuts the message, until the receipt
-// fits. It returns an error if the receipt can't fit.
+// fits, and returns an error if that is not enough.
 func (r Receipt) Marshal() ([]byte, error) {
 	r.Message, r.SourceVersion = cut(r.Message, maxMessage), cut(r.SourceVersion, maxVersion)
 	for {

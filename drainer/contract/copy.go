@@ -37,8 +37,9 @@ type Copy struct {
 	// From are the sources, as FlagFrom has them. All are memcacheds (FromMemcached, FromDiscovery), or all are
 	// FromVolumes.
 	From []string
-	// FromClient names the routing of the source's clients, and FromKeyPrefix is their prefix; "" unknown. If it is
-	// known, an item on a server where they don't look for it is left out. The sources are then in ring order.
+	// FromClient names the routing of the source's clients, and FromKeyPrefix is their prefix; "" unknown. If
+	// the routing is known, an item on a server where clients don't look for it is left out, and the sources
+	// are in ring order.
 	FromClient, FromKeyPrefix string
 	// FromExportPort is where the supervisors of the sources stream their items; 0 if they are no members of
 	// ours. A source that can't be reached there is listed.
@@ -50,8 +51,8 @@ type Copy struct {
 	// AsMuchAsFits copies to servers that have no room for all items: most recently used first, until the room is
 	// used. Otherwise the copy ends with ReasonTargetTooSmall before the first item.
 	AsMuchAsFits bool
-	// Marks means that the Servers' routers mark what clients change (FlagOnMiss): what is marked is left out, also what
-	// a client has deleted before it was copied.
+	// Marks means that the Servers' routers mark keys that clients change (FlagOnMiss). Marked keys are left
+	// out, also those that a client has deleted before they were copied.
 	Marks bool
 	// Until says when the copy ends.
 	Until Until
@@ -63,8 +64,8 @@ const FlagUntilStopped = "until-stopped"
 
 // Until says when a copy ends that goes on after its first passes.
 type Until struct {
-	// File shows an annotation of the copy's pod, through the downward API. The copy goes on, pass after pass, until
-	// the file's text is When. Then it makes a last pass. If File is "", the copy doesn't go on.
+	// File shows an annotation of the copy's pod, through the downward API. The copy goes on, pass after
+	// pass, until the file's text is When, and then makes a last pass. If File is "", the copy doesn't go on.
 	File, When string
 }
 
@@ -116,18 +117,18 @@ const (
 // OldestSource is the oldest memcached that lists its items (lru_crawler metadump).
 const OldestSource = "1.4.31"
 
-// What a source, or a server that items are copied to, can't tell (Receipt.CantTell).
+// Properties of items that a source, or a server that items are copied to, can't tell (Receipt.CantTell).
 const (
 	// CantTellAll: the source lists its items by age, and overlooks those that are in use meanwhile. The next pass
 	// finds most of them.
 	CantTellAll = "All"
-	// CantTellChanges: the source keeps no CAS (-C). A value that a client changes while it is copied may be copied
-	// as it was before.
+	// CantTellChanges: the source keeps no CAS (-C). If a client changes a value while it is copied, the old
+	// value may be copied.
 	CantTellChanges = "Changes"
 	// CantTellBinaryKeys: the source is too old to be asked for keys that are no text.
 	CantTellBinaryKeys = "BinaryKeys"
-	// CantTellCopies: a server is too old (before 1.6.27), or keeps no CAS. What a copy has stored there looks like a
-	// client's, so a later pass never replaces it by a newer value of the source.
+	// CantTellCopies: a server is too old (before 1.6.27), or keeps no CAS. An item that a copy has stored
+	// there looks like a client's, so a later pass never replaces it by a newer value of the source.
 	CantTellCopies = "Copies"
 )
 

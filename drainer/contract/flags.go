@@ -134,7 +134,7 @@ type Transfer struct {
 	SourceID string
 	// Client names the routing (see package routing).
 	Client string
-	// KeyPrefix is what the client writes before its keys and doesn't hash.
+	// KeyPrefix is the text that the client writes before its keys and doesn't hash.
 	KeyPrefix string
 	// Servers are the members that items go to, in ring order: "[NAME=]HOST:PORT". NAME is what the client
 	// calls the server, HOST:PORT is its network address.
@@ -148,7 +148,7 @@ type Transfer struct {
 	Receipt string
 	// Scratch is a directory for temporary files.
 	Scratch string
-	// RateLimitItems and RateLimitBytes bound what is added per second; 0 no limit.
+	// RateLimitItems and RateLimitBytes bound the added items per second; 0 no limit.
 	RateLimitItems, RateLimitBytes int64
 	// SkipExpiringWithin leaves out items that expire within this time.
 	SkipExpiringWithin time.Duration
@@ -178,8 +178,8 @@ func (m Drain) Args() []string {
 
 // Move holds the arguments of "drainer move".
 type Move struct {
-	// Source is the running member whose items are moved, written as in Servers. If it is none of the
-	// Servers, it is leaving, and others own all of its items. The list of its keys is written to Scratch.
+	// Source is the running member whose items are moved, written as in Servers. A source that is none of the
+	// Servers is leaving, and others own all of its items. The list of its keys is written to Scratch.
 	Source string
 	// Patience is how long, counted from when they are told, clients may still use an earlier list. A leaving
 	// member waits for its last client, a staying one for the last item that others own. Patience and
@@ -321,8 +321,7 @@ type Supervise struct {
 	ProbePort int32
 	// MetricsPort is where the supervisor serves memcached's metrics at MetricsPath; 0 if nowhere.
 	MetricsPort int32
-	// TerminationLog is the file for the message that says what a crash would lead to; empty if there is
-	// none.
+	// TerminationLog is the file for the message about the effect of a crash; empty if there is none.
 	TerminationLog string
 	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the drainer's default.
 	HangAfter time.Duration
@@ -331,7 +330,7 @@ type Supervise struct {
 	// List is the file with the clients' list. Discovery is the address, host:port, where clients ask for the
 	// list. Both may be empty.
 	List, Discovery string
-	// Step is the file that tells it to start empty; empty if nothing does.
+	// Step is the file that tells the member to start empty; empty if nothing does.
 	Step string
 	// Connection to memcached, which is started with the same files.
 	Connection

@@ -14,8 +14,8 @@ import (
 // protocol's command. The supervisor keeps the item up to date; drains and moves leave it out.
 const ListKey = "AmazonElastiCache:cluster"
 
-// OutdatedPrefix begins the keys of items by which routers remember that another cache's value is outdated (package
-// onmiss). They move as clients' items do, but are never copied to another cluster.
+// OutdatedPrefix begins the keys of items by which routers remember that another cache's value is outdated
+// (package onmiss). Such items move as clients' items do, but are never copied to another cluster.
 const OutdatedPrefix = "memcached-operator:outdated:"
 
 // OutdatedAll is the item that stands for all keys, after a flush_all.

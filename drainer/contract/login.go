@@ -43,8 +43,8 @@ func Logins(name string, text []byte) ([]Login, error) {
 	return all, nil
 }
 
-// Admits tells whether what a client sent, "user password", is one of the logins. Admits compares digests of
-// all logins, so that its duration reveals nothing.
+// Admits tells whether a client's text, "user password", is one of the logins. Admits compares digests of all
+// logins, so that its duration reveals nothing.
 func Admits(logins []Login, given string) bool {
 	digest, admitted := sha256.Sum256([]byte(given)), 0
 	for _, l := range logins {

@@ -20,8 +20,8 @@ import (
 type RingState uint8
 
 const (
-	// RingStable is no change: each key has one owner. It comes before the first and after the last of the
-	// others.
+	// RingStable is no change: each key has one owner. RingStable comes before the first state of a change,
+	// and after the last.
 	RingStable RingState = iota
 	// RingPrepare sets keys at the old owner, and looks for them at both.
 	RingPrepare
@@ -56,7 +56,7 @@ func (s *RingState) UnmarshalText(text []byte) error {
 type Ring struct {
 	// Client names the routing (see package routing).
 	Client string `json:"client"`
-	// KeyPrefix is what the client writes before its keys and doesn't hash.
+	// KeyPrefix is the text that the client writes before its keys and doesn't hash.
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 	// Servers are the members in ring order: "[NAME=]HOST:PORT".
 	Servers []string `json:"servers"`
@@ -65,10 +65,10 @@ type Ring struct {
 	Out int32 `json:"out,omitempty"`
 }
 
-// RingTable is what routers are told about the rings.
+// RingTable tells routers about the rings.
 type RingTable struct {
-	// Number grows with each table. It is the time when the table was written (NumberAt), or one more than
-	// the previous number.
+	// Number grows with each table: the time when the table was written (NumberAt), or one more than the
+	// previous number.
 	Number int64 `json:"number"`
 	// Before is the number of the previous table; 0 if there is none.
 	Before int64 `json:"before,omitempty"`
@@ -84,7 +84,7 @@ type RingTable struct {
 	// know it.
 	Key string `json:"key,omitempty"`
 	// Signer is the public key of the table's writer, in base64. A router takes later tables over HTTP only
-	// from this writer (RingSignature). If Signer is empty, it takes none over HTTP.
+	// from this writer (RingSignature); if Signer is empty, none.
 	Signer string `json:"signer,omitempty"`
 }
 
@@ -99,8 +99,7 @@ type RingAcknowledged struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Error is why the table's file can't be read.
 	Error string `json:"error,omitempty"`
-	// Proof is ProveAcknowledged. It proves that a router of this cluster answers, and no other server at its
-	// address.
+	// Proof is ProveAcknowledged: a router of this cluster answers, and no other server at its address.
 	Proof string `json:"proof,omitempty"`
 	// Refused is why the router didn't take the table that it was given. The operator sets it, not the
 	// router.
@@ -133,7 +132,7 @@ func RingNumber(number int64, key string) string {
 }
 
 // RingSignature is the header of PUT /ring, which gives a router a table. Its value is RingSigner.Sign of the
-// body. The body doesn't contain the key, because it is sent in plain text.
+// body. The body doesn't contain the key, because a body is sent in plain text.
 const RingSignature = "Ring-Signature"
 
 // RingSigner signs tables. Its private key (Ed25519) is known to this process alone.
@@ -159,13 +158,13 @@ func (s *RingSigner) Sign(text []byte, key string) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(s.private, signedText(text, key)))
 }
 
-// signedText returns what is signed: the key, a zero byte, the table.
+// signedText returns the signed bytes: the key, a zero byte, the table.
 func signedText(text []byte, key string) []byte {
 	return slices.Concat([]byte(key), []byte{0}, text)
 }
 
-// ProveAcknowledged returns a proof that only a router of the cluster with that key can make. It differs from
-// RingNumber, which clients can read at the members.
+// ProveAcknowledged returns a proof that only a router of the cluster with that key can make. The proof
+// differs from RingNumber, which clients can read at the members.
 func ProveAcknowledged(number int64, key string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	fmt.Fprintf(mac, "acknowledged %d", number)
@@ -196,16 +195,16 @@ func ParseRingNumber(value []byte, key string, now time.Time) int64 {
 	return number
 }
 
-// numberEpoch is the origin of the numbers of tables and lists. They count seconds, so that a list that was
-// deleted and is made again has a larger number. They fit into 31 bits until 2094.
+// numberEpoch is the origin of the numbers of tables and lists. Numbers count seconds, so that a list that
+// was deleted and is made again has a larger number. All numbers until 2094 fit into 31 bits.
 var numberEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // NumbersAhead is how far a number may be ahead of the clock. A number further ahead is not one of the
 // operator's.
 const NumbersAhead = 24 * time.Hour
 
-// ClockOf one who has a table of that number: it is no earlier than when that was written, whatever this machine's clock
-// says.
+// ClockOf returns the time of a process that has a table of that number: no earlier than when that table was
+// written, whatever this machine's clock says.
 func ClockOf(number int64) time.Time {
 	now, written := time.Now(), NumberTime(number)
 	if written.After(now) {

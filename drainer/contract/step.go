@@ -9,12 +9,13 @@ import (
 // A member that has stepped out of the ring for its restart is told to start empty, by an annotation of its pod
 // that the kubelet shows in a file. Its supervisor reports at StepPath.
 
-// StepPath is the HTTP path at which a supervisor reports about the annotation. It serves it beside ReadyPath.
+// StepPath is the HTTP path, beside ReadyPath, at which a supervisor reports about the annotation.
 const StepPath = "/step"
 
-// Stepped is what a supervisor reports, in JSON.
+// Stepped is a supervisor's report, in JSON.
 type Stepped struct {
-	// Told is the annotation as the supervisor has read it. It names the pod, so that no other pod's answer counts.
+	// Told is the annotation as the supervisor has read it, with the name of the pod, so that no other pod's
+	// answer counts.
 	Told string `json:"told,omitempty"`
 	// Empty is the serial for which memcached has started empty. All that it has was stored since.
 	Empty int64 `json:"empty,omitempty"`

@@ -26,7 +26,7 @@ type Work struct {
 	Rate int64
 }
 
-// unit is what Done and Total count.
+// unit is the unit of Done and Total.
 func (k WorkKind) unit() string {
 	if k == WorkReplaying {
 		return "items"

@@ -60,7 +60,7 @@ type trial struct {
 	probed atomic.Uint64 // the CAS before the last flush
 }
 
-// record has what is known of a key.
+// record has the known facts about a key.
 type record struct {
 	user *user
 	key  string
@@ -106,7 +106,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	return tr
 }
 
-// run lets the clients work and reads meanwhile; it returns what is wrong.
+// run lets the clients work and reads meanwhile; it returns the problems.
 func (tr *trial) run(second bool) (problems []string) {
 	tr.t.Helper()
 	var work sync.WaitGroup
@@ -219,7 +219,7 @@ func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (proble
 	return problems
 }
 
-// compare compares the accepted items with what each key had.
+// compare compares the accepted items with the values of each key.
 func (tr *trial) compare() (problems []string) {
 	for _, k := range tr.byKey {
 		for cas, sum := range k.seen {
@@ -299,7 +299,7 @@ func casOf(line string) (uint64, error) {
 // get returns the server's value; no other client changes it.
 func (u *user) get(k *record) (*memcache.Value, error) { return u.c.Get([]byte(k.key)) }
 
-// store stores a value, and records what the key then has.
+// store stores a value, and records the key's value after that.
 func (u *user) store(k *record, command string, data []byte) error {
 	return u.say(fmt.Sprintf(command, len(data)), data, func(line string) error {
 		cas, err := casOf(line)
@@ -323,7 +323,7 @@ func (u *user) store(k *record, command string, data []byte) error {
 // it.
 const unknown = 0
 
-// hasSeen records what the client reads after its command, nil if that was evicted.
+// hasSeen records the value that the client reads after its command, nil if it was evicted.
 func (k *record) hasSeen(cas uint64, v *memcache.Value) {
 	if v != nil {
 		k.has(cas, v.Data)

@@ -72,8 +72,8 @@ func TestACopyOfAnItemThatChangesMeanwhileIsNotAccepted(t *testing.T) {
 	}
 }
 
-// The item is in use by a client's command or the slab mover, before it is read and after. They may be
-// changing it, so memcached is asked for it.
+// The item is in use by a client's command or the slab mover, before it is read and after. The item may be
+// changing, so memcached is asked for it.
 func TestAnItemThatIsInUse(t *testing.T) {
 	f := newFrozen(t, "key1")
 	f.slot[atRefcount]++
@@ -82,7 +82,7 @@ func TestAnItemThatIsInUse(t *testing.T) {
 	}
 }
 
-// It gives an error, and does not end the process.
+// A read error is an error of the pass, and does not end the process.
 func TestAFileThatFailsWhileItIsRead(t *testing.T) {
 	f := newFrozen(t, "key1")
 	err := f.r.Read(f.number, everything, func([]byte) bool {
@@ -96,8 +96,8 @@ func TestAFileThatFailsWhileItIsRead(t *testing.T) {
 	}
 }
 
-// The page now has values in place of headers. None of its items is accepted, and the pass reports that it may
-// have overlooked some.
+// The page now has values in place of headers. No item of the page is accepted, and the pass reports that it
+// may have overlooked some.
 func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 	for what, change := range map[string]func(page []byte){
 		"another slab class": func(p []byte) { p[atClass]++ },
@@ -222,7 +222,7 @@ func TestAPassDuringASlabMove(t *testing.T) {
 	}
 }
 
-// It waits for no survey, and for no pass, even if the pass finds nothing.
+// A member that ends waits for no survey, and for no pass, even if the pass finds nothing.
 func TestAMemberThatEnds(t *testing.T) {
 	f := newFrozen(t, "key1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -240,7 +240,7 @@ func TestAMemberThatEnds(t *testing.T) {
 	}
 }
 
-// It reports now and then that it goes on.
+// The pass reports now and then that it goes on.
 func TestAPassThatFindsNothing(t *testing.T) {
 	f := newFrozen(t, "key1")
 	mover, conn := net.Pipe()

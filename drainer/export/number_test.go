@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// memcached increments numbers in place, and overwrites the rest with blanks. It writes the new CAS first.
-// Each copy is whole nevertheless.
+// memcached increments numbers in place, and overwrites the rest with blanks. memcached writes the new CAS
+// first. Each copy is whole nevertheless.
 func TestANumberThatChangesInPlace(t *testing.T) {
 	const size = 400_000
 	increments := 1500

@@ -155,8 +155,8 @@ func TestAFrameTakesMemoryWhenItComes(t *testing.T) {
 	}
 }
 
-// It scans the file for longer than it may be silent later, and in a pass without items it reports that it
-// goes on.
+// A slow supervisor scans the file for longer than it may be silent later. In a pass without items it reports
+// that it goes on.
 func TestASupervisorThatIsSlow(t *testing.T) {
 	wait.AtSomeSpeed(t, 150*time.Millisecond, func(rest time.Duration) error { return slowSupervisor(t, rest) })
 }
@@ -183,7 +183,7 @@ func slowSupervisor(t *testing.T, rest time.Duration) error {
 	return nil
 }
 
-// It is read as a whole.
+// A large frame is read as a whole.
 func TestALargeFrame(t *testing.T) {
 	it := item.Item{Key: []byte("k"), Value: bytes.Repeat([]byte("large "), 1<<20)}
 	frame := AppendItem(make([]byte, FrameHead), &it)

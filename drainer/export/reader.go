@@ -68,7 +68,7 @@ func (r *Reader) Pages() int { return len(r.mem) / warmfile.SlabPageSize }
 // Band is a range of last accesses, from From and before To, in seconds of memcached's own clock.
 type Band struct{ From, To uint32 }
 
-// Batch collects what was read.
+// Batch collects the items that were read.
 type Batch struct {
 	// Records are in the format of AppendItem.
 	Records []byte
@@ -76,7 +76,7 @@ type Batch struct {
 	// keys are the keys that memcached has to be asked for, one after the other.
 	keys []byte
 	asks []ask
-	// unread counts what could not be read.
+	// unread counts the slots that could not be read.
 	unread int
 }
 
@@ -120,7 +120,7 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 	for at := 0; at+size <= len(mem); at += size {
 		r.slot(mem[at:at+size:at+size], class, in, elsewhere, b)
 	}
-	// If the page was cut anew meanwhile, the places of its headers may have had values.
+	// If the page has got another class meanwhile, the places of its headers may have had values.
 	if again, ok := r.live.Class(mem, head(mem), r.page); !ok || again != class {
 		b.rewind(before)
 		b.unread++
@@ -132,8 +132,8 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
 	at := page * warmfile.SlabPageSize
 	mem = r.mem[at : at+warmfile.SlabPageSize : at+warmfile.SlabPageSize]
-	// It is read and not touched: touching a page of a file in memory that memcached has not used would make
-	// the kernel allocate it.
+	// The head of the page is read and the page is not touched: touching a page of a file in memory that
+	// memcached has not used would make the kernel allocate it.
 	if _, err := r.file.ReadAt(r.page[:warmfile.PageHeader], int64(at)); err != nil {
 		panic(&os.PathError{Op: "read", Path: r.file.Name(), Err: err})
 	}

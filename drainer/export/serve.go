@@ -24,8 +24,8 @@ const (
 	// there are too many, the one that has been silent for longest is closed, so that a mover gets in.
 	mostConns = 8
 	begin     = 10 * time.Second
-	// complainEvery, and the length of a line, bound the log: any client may connect, and an error may quote much of
-	// what it sent.
+	// complainEvery, and the length of a line, bound the log: any client may connect, and an error may quote
+	// much of a client's text.
 	complainEvery = time.Second
 )
 

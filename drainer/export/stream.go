@@ -208,8 +208,8 @@ func (s *stream) band(ctx context.Context, band Band) error {
 	return s.ship()
 }
 
-// ship sends what was read, unless clients have flushed memcached meanwhile, and then memcached's answers for
-// the rest.
+// ship sends the batch, unless clients have flushed memcached meanwhile, and then memcached's answers for the
+// rest.
 func (s *stream) ship() error {
 	if s.batch.Items > 0 {
 		flushed, err := s.flushed()
@@ -264,7 +264,7 @@ func (s *stream) sendItems(frame []byte) error {
 	return err
 }
 
-// ask asks memcached for what could not be read, and sends it.
+// ask asks memcached for the items that could not be read, and sends them.
 func (s *stream) ask() error {
 	asks, keys := s.batch.asks, s.batch.keys
 	for len(asks) > 0 {

@@ -94,8 +94,8 @@ func (m *member) all(s *Stream) map[string]item.Item {
 	return all
 }
 
-// A stream has all that others own, as memcached would answer it: texts, numbers, binary keys, large values in
-// chunks, flags and times. The end of the stream says that it is complete.
+// A stream has all items that others own, with memcached's values: texts, numbers, binary keys, large values
+// in chunks, flags and times. The end of the stream says that it is complete.
 func TestAStreamHasEverything(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	objects := drainertest.Objects(11, 600)
@@ -157,8 +157,8 @@ func TestStaleItemsAreStreamedAsSuch(t *testing.T) {
 	}
 }
 
-// They come last if the mover asks for that. The first pass is made in bands of last access. Every item comes
-// once.
+// The hottest items come last if the mover asks for that. The first pass is made in bands of last access.
+// Every item comes once.
 func TestTheHottestItemsComeFirst(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw, value := m.Raw(), bytes.Repeat([]byte("v"), 2000)
@@ -189,7 +189,8 @@ func TestTheHottestItemsComeFirst(t *testing.T) {
 	}
 }
 
-// memcached has no items during the survey. It stores them in pages that it has had since its start.
+// memcached has no items during the survey. Items that come later are in pages that memcached has had since
+// its start.
 func TestItemsStoredAfterTheSurveyAreStreamed(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	s, raw, want := m.open(memcache.Dialer{}), m.Raw(), 0

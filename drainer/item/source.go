@@ -101,7 +101,7 @@ func (t Through) Layers() []Source {
 	return layers
 }
 
-// Lacking is what the source lacks.
+// Lacking returns the error about the source's missing parts.
 func (t Through) Lacking() error {
 	err := t.Source.Lacking()
 	if err == nil || t.Err == nil {

@@ -20,7 +20,7 @@ const (
 	header = 16 << 10
 )
 
-// HTTP returns a server with these bounds. It has to serve a Bounded listener.
+// HTTP returns a server with these bounds. The server has to serve a Bounded listener.
 func HTTP(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
 }

@@ -1,5 +1,5 @@
-// Package listen accepts connections: it outlives what the kernel refuses for a moment, and serves HTTP within
-// bounds.
+// Package listen accepts connections: it outlives errors of the kernel that last a moment, and serves HTTP
+// within bounds.
 package listen
 
 import (

@@ -35,7 +35,7 @@ type metrics struct {
 	sent sent
 }
 
-// answer is what one collection gave.
+// answer is the result of one collection.
 type answer struct {
 	begun time.Time
 	body  bytes.Buffer
@@ -125,7 +125,7 @@ func (s *sent) begin(a *answer, reader *http.ResponseController) (end func()) {
 
 type collector func(to chan<- prometheus.Metric)
 
-// Describe sends nothing: which metrics there are may be another at each request.
+// Describe sends nothing, because the metrics may be others at each request.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }

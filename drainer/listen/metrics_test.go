@@ -19,7 +19,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Clients that ask again and again share what is collected now and then; each answer is of after its request.
+// Clients that ask repeatedly share metrics that are collected now and then; no answer is older than its
+// request.
 func TestManyScrapesCollectMetricsNowAndThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -30,9 +30,9 @@ func askBuild(ctx context.Context, program string) (version string, flagsBytes i
 	return version, askFlags(ctx, program)
 }
 
-// checkVersion refuses a memcached that is too old, before anything is changed for it. It can't run later:
-// the goroutine that waits for memcached could then take the exit code of the program that prints the
-// version.
+// checkVersion refuses a memcached that is too old, before anything is changed for it. A later check is not
+// possible: the goroutine that waits for memcached could then take the exit code of the program that prints
+// the version.
 func (s *supervisor) checkVersion(ctx context.Context) error {
 	s.version = askVersion(ctx, s.Command[0])
 	err := memcache.CheckVersion(s.version)

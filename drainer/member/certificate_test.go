@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// The operator may read no Secret, so the member reports when its certificate expires, and what is wrong with
-// the files.
+// The operator may read no Secret. So the member reports when its certificate expires, and the errors in the
+// files.
 func TestAMemberTellsHowItsCertificateStands(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)

@@ -92,7 +92,7 @@ func (s *supervisor) endMemcached(sig syscall.Signal) {
 	s.child.signal(sig)
 }
 
-// dropSpare removes the spare file, to make room for what is written at the end.
+// dropSpare removes the spare file, to make room for the writes of the end.
 func (s *supervisor) dropSpare() {
 	if s.Dir() == "" || s.Saves() {
 		return
@@ -154,8 +154,8 @@ func (s *supervisor) keep() (saved bool, err error) {
 	return saved, err
 }
 
-// putBack is for a memcached in which no client can have stored anything. putBack restores the earlier note.
-// If a file in memory has no save, it saves the file, because the file is lost with the pod.
+// putBack is for a memcached in which no client can have stored anything. putBack restores the earlier note,
+// and saves a file in memory that has no save, because the file is lost with the pod.
 func (s *supervisor) putBack() error {
 	if err := volume.PutNoteBack(s.Volume, s.noteBefore); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/export"
 )
 
-// export streams items that others own to the movers, until ctx ends. If it can't, movers ask memcached for
-// each item.
+// export streams items that others own to the movers, until ctx ends. Without a stream, movers ask memcached
+// for each item.
 func (s *supervisor) export(ctx context.Context, address string) {
 	if s.ExportPort == 0 {
 		return

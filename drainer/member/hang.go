@@ -157,7 +157,7 @@ func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (a
 	}
 }
 
-// answerQuestions asks what others want to know, for askEvery.
+// answerQuestions asks memcached the questions of other goroutines, for askEvery.
 func (p *pulse) answerQuestions(ctx context.Context, conn *memcache.Conn) error {
 	next := time.NewTimer(askEvery)
 	defer next.Stop()

@@ -105,8 +105,8 @@ func interruptible(t *testing.T, mode string, all map[string]drainertest.Object)
 	return func(env string) *drainertest.Served { return p.start(env, "-m", "160") }
 }
 
-// memcached is killed while items are being sent to it. It is unknown which of them it had stored and clients
-// had deleted, so none of them comes back: at most eight batches. All others do.
+// memcached is killed while items are being sent to it. Some of them may have been stored, and deleted by
+// clients. So none of them comes back: at most eight batches. All others do.
 func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
 	tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()

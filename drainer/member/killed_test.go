@@ -60,9 +60,9 @@ func (f fault) attach(s *drainertest.Served) {
 	trace(s, f.arguments()...)
 }
 
-// expectWhatIsWhole checks what is left of a pod whose save was cut short: a drain moves the items of the
-// whole pages, reports that there were others, and fails; the next pod restores those items. some means that
-// there are whole pages.
+// expectWhatIsWhole checks the rest of a pod whose save was cut short: a drain moves the items of the whole
+// pages, reports that there were others, and fails; the next pod restores those items. some means that there
+// are whole pages.
 func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)
@@ -100,8 +100,8 @@ func sized(value byte, n, size int) map[string]drainertest.Object {
 	return all
 }
 
-// expectAllOrNothing checks what is left of a lost pod: a drain finds all of the last items, or refuses what
-// is older, and so does the next pod.
+// expectAllOrNothing checks the rest of a lost pod: a drain finds all of the last items, or refuses older
+// ones, and so does the next pod.
 func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, reason ...warmfile.Reason) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)

@@ -46,8 +46,8 @@ func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 	}
 }
 
-// program is a script that runs in place of memcached. It reports a version, and how many bytes its client
-// flags take, as memcached does.
+// program is a script that runs in place of memcached. The program reports a version, and how many bytes its
+// client flags take, as memcached does.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	memcached := memcachedtest.Binary(t)
@@ -99,7 +99,8 @@ func TestAFileOfShortPagesIsNotRead(t *testing.T) {
 	}
 }
 
-// spin is a memcached that has read its .meta and then works forever, as one does whose file has short pages.
+// spin is a memcached that has read its .meta and then works forever, as memcached does with a file that has
+// short pages.
 const spin = `rm -f "$2.meta"
 while :; do :; done`
 

@@ -28,14 +28,14 @@ const listPeriod = time.Second
 const namesWithin = 5 * time.Second
 
 // list is the clients' list of the cluster. The operator writes it to an annotation of the pod, which the
-// kubelet shows in a file immediately. A new pod has no annotation until the operator has seen the pod, so it
-// begins with the list of its last start.
+// kubelet shows in a file immediately. A new pod has no annotation until the operator has seen the pod, so
+// the supervisor begins with the list of its last start.
 type list struct {
 	s       *supervisor
 	address string
 	now     atomic.Pointer[contract.List]
 	conn    *memcache.Conn
-	// kept is the item's text when its CAS was keptCAS. It is valid as long as conn is open.
+	// kept is the item's text when its CAS was keptCAS. kept is valid as long as conn is open.
 	kept    string
 	keptCAS uint64
 	// held is the version of a list that waits for its names; heldSince is since when.
@@ -44,7 +44,7 @@ type list struct {
 	failure   lastFailure
 }
 
-// run follows the list and updates what clients are given, until ctx ends.
+// run follows the list and updates the item that clients get, until ctx ends.
 func (l *list) run(ctx context.Context) {
 	if kept, err := volume.KeptList(l.s.Volume); err == nil {
 		l.now.Store(kept)

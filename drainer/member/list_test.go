@@ -97,7 +97,7 @@ func (m *told) item() (string, error) {
 	return string(v.Data), nil
 }
 
-// itemsCAS returns the item's CAS, which changes if the item is stored anew.
+// itemsCAS returns the item's CAS, which changes if the item is stored again.
 func (m *told) itemsCAS() uint64 {
 	m.t.Helper()
 	conn, err := m.dialer.Dial(m.t.Context(), m.Address())

@@ -15,7 +15,7 @@ import (
 )
 
 // A drainer whose volume is still in use by the member's memcached, as after a pod was deleted by force,
-// waits until that has ended. Then it finds all items that were stored meanwhile.
+// waits until memcached has ended. Then it finds all items that were stored meanwhile.
 func TestADrainerWaitsForTheMemberOfItsVolume(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(31, 500)

@@ -184,8 +184,8 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 }
 
 // saveUnstarted is for a supervisor that the kubelet told to end before memcached was started. saveUnstarted
-// saves what an earlier memcached of this pod has left in memory, which is lost with the pod. Without the
-// lock it does nothing, because an earlier process may still use the volume.
+// saves what an earlier memcached of this pod has left in memory, which is lost with the pod; without the
+// lock, nothing is saved, because an earlier process may still use the volume.
 func (s *supervisor) saveUnstarted() error {
 	if s.asked.IsZero() || s.lock == nil || !s.Saves() {
 		return nil

@@ -14,17 +14,17 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// The supervisor serves memcached's metrics, by plain HTTP and without a login, also if memcached has TLS and
-// logins: they are numbers only. The supervisor asks memcached once for all scrapes that wait, on the connection of its pulse, which
-// was there before there were clients. So a memcached at its limit of connections is measured, too, and a scrape
-// costs no handshake.
+// The supervisor serves memcached's metrics by plain HTTP and without a login, even if memcached has TLS and
+// logins, because metrics are only numbers. For all scrapes that wait, the supervisor asks memcached once, on
+// the connection of its pulse, which was there before there were clients. So a memcached at its limit of
+// connections is measured, too, and a scrape costs no handshake.
 
 // scrapePatience is how long a scrape waits for memcached: less than Prometheus' usual patience, 10 seconds, so that
 // Prometheus learns of a memcached that doesn't answer.
 const scrapePatience = 3 * time.Second
 
-// question is a request for all statistics. It is closed without an answer if there is none; it needs room for
-// one answer, which may come late.
+// question is a request for all statistics, closed without an answer if there is none. The channel needs room
+// for one answer, which may come late.
 type question chan *statistics
 
 // statistics asks for all of memcached's statistics.
@@ -70,7 +70,7 @@ func (s *supervisor) serveMetrics(ctx context.Context) {
 	s.serveHTTP(ctx, s.MetricsPort, "a scrape of the metrics", mux)
 }
 
-// collect asks memcached, and sends what it says and how it has started.
+// collect asks memcached, and sends its statistics, and how it has started.
 func (s *supervisor) collect(ctx context.Context, to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, scrapePatience)
 	defer cancel()
@@ -87,7 +87,7 @@ func (s *supervisor) collect(ctx context.Context, to chan<- prometheus.Metric) {
 // The ways in which a member has started, in the metrics.
 const (
 	startedWarm     = "warm"     // memcached had its items at once
-	startedReplayed = "replayed" // it began empty, and was given items of earlier files after that
+	startedReplayed = "replayed" // memcached began empty, and got items of earlier files after that
 	startedCold     = "cold"     // nothing came back
 )
 
@@ -107,7 +107,7 @@ type resumed struct {
 	counted                     bool
 }
 
-// lastSave is asked for as memcached starts.
+// lastSave returns the save that memcached resumes from, and is called as memcached starts.
 func (s *supervisor) lastSave() (last resumed) {
 	if s.manifest == nil || s.manifest.Fresh || s.manifest.Previous == nil {
 		return last
@@ -133,7 +133,7 @@ func (s resumed) collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Ours, beside memcached's own.
+// The supervisor's metrics, beside memcached's own.
 var (
 	started   = gauge("member_start", "1, with how this memcached has started: warm, replayed or cold.", "how")
 	saveMade  = gauge("member_last_save_timestamp_seconds", "When the save was made from which this memcached has resumed.")

@@ -121,7 +121,7 @@ func TestAMembersMetricsAreMemcachedsStatistics(t *testing.T) {
 	}
 }
 
-// compareWithStats compares what doesn't change between a scrape and a question.
+// compareWithStats compares the values that don't change between a scrape and a question.
 func compareWithStats(t *testing.T, conn *memcache.Conn, got scraped) {
 	t.Helper()
 	answers := map[string]map[string]string{}

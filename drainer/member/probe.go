@@ -34,7 +34,8 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 	s.serveHTTP(ctx, s.ProbePort, "the kubelet's probe", mux)
 }
 
-// serveHTTP serves at a port until ctx ends; at none if the port is 0. what is served, for the log.
+// serveHTTP serves at a port until ctx ends, or not at all if the port is 0. what names the service, for the
+// log.
 func (s *supervisor) serveHTTP(ctx context.Context, port int, what string, handler http.Handler) {
 	if port == 0 {
 		return

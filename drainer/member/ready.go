@@ -11,8 +11,8 @@ import (
 )
 
 // A member is warm when its memcached has answered and nothing is left to replay. From then on the supervisor
-// listens on a socket, which is the sign for it: unlike a file, it ends with the process, and it takes no
-// port. The kubelet runs "drainer ready" until that has succeeded once.
+// listens on a socket, as the sign for it: unlike a file, a socket ends with the process, and a Unix socket
+// takes no port. The kubelet runs "drainer ready" until that has succeeded once.
 
 // readySocket returns a name in the abstract namespace, which is the pod's.
 func readySocket(port int) string { return "@memcached-operator-warm-" + strconv.Itoa(port) }

@@ -118,7 +118,8 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	lacking := reader.Lacking()
 	switch {
 	case receipt.Reason == string(warmfile.ReasonSaveIncomplete):
-		// All that is there has been restored. Older generations may have older values of the missing items.
+		// All items that are there have been restored. Older generations may have older values of the missing
+		// items.
 	case receipt.ExitCode == contract.ExitUnrecoverable && !r.left.Load():
 		return false, errors.Join(errors.New(receipt.Message), volume.GiveUp(g))
 	case !receipt.Complete || receipt.Failed > 0:
@@ -156,8 +157,8 @@ type notes struct {
 
 // notesOn begins the notes. If they can't be written, the generation leaves the volume, with all older ones,
 // before its next item is sent. The replay continues from the open file, and an interruption loses the items
-// that are not sent yet. If the generation stayed, the next start would send again what clients have deleted
-// since.
+// that are not sent yet. If the generation stayed, the next start would send again items that clients have
+// deleted since.
 func (r *replay) notesOn(g volume.Generation, older []volume.Generation, size int64) (*notes, error) {
 	name := filepath.Base(g.Dir)
 	n := &notes{leave: func(why error) error {

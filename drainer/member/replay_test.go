@@ -46,7 +46,7 @@ const (
 	noMarks    = "DRAINER_TEST_NO_MARKS="
 )
 
-// stepIn does what the variables say.
+// stepIn acts as the variables say.
 func stepIn() {
 	member.CountHoweverLong()
 	if n, err := strconv.Atoi(os.Getenv(strings.TrimSuffix(stallAt, "="))); err == nil {

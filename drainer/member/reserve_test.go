@@ -38,7 +38,7 @@ func TestADiskThatIsTooSmallIsSaidAtTheStart(t *testing.T) {
 		t.Errorf("the file has %d bytes on the disk, %v", st.Blocks*512, err)
 	}
 	drainertest.Store(t, s.Address(), all)
-	// There is also room for what a planned end writes.
+	// There is also room for the writes of a planned end.
 	filler := fill(t, disk.dir)
 	s.End("saved")
 	if err := os.Remove(filler); err != nil {

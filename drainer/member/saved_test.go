@@ -61,7 +61,7 @@ func (p *pod) command(port int, args ...string) contract.Supervise {
 	return contract.Supervise{Dir: p.volume, MemoryDir: p.memory, Port: int32(port), Command: args}
 }
 
-// expectFiles checks what is on the volume.
+// expectFiles checks the volume's files.
 func (p *pod) expectFiles(want ...string) {
 	p.t.Helper()
 	entries, err := os.ReadDir(p.volume)
@@ -258,7 +258,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	s.End("saved")
 }
 
-// It is read like the warm file that it was made of.
+// A save is read like its warm file.
 func TestDrainOfASave(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(74, 2000)
@@ -342,7 +342,8 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 	}
 }
 
-// It is predicted, and reported when it happens. The previous save was removed in vain, and is not served.
+// The lack of room is predicted, and reported when it happens. The previous save was removed in vain, and is
+// not served.
 func TestNoRoomForASave(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -360,8 +361,8 @@ func TestNoRoomForASave(t *testing.T) {
 	p.expectFiles(contract.InUse, contract.LockFile)
 }
 
-// The volume has been left by a member of a cluster with the same name. All of its items are there
-// afterwards, none twice or out of date.
+// A member of a cluster with the same name has left the volume. All of its items are there afterwards, none
+// twice or out of date.
 func TestMemberOfTheOtherMode(t *testing.T) {
 	tier.Second(t, "TestSavedMemberRestartsWarm")
 	memory := []string{"-m", "128"}
@@ -413,7 +414,7 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 	}
 }
 
-// Items that are replayed from it into memory are lost with the pod, and not served again.
+// Items that are replayed from a mapped file into memory are lost with the pod, and not served again.
 func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()

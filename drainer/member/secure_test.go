@@ -178,8 +178,8 @@ func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 	}
 }
 
-// A member doesn't start with files that memcached would refuse. It reports that, and its saved cache is
-// there when it can start.
+// A member doesn't start with files that memcached would refuse. The member reports that, and its saved cache
+// is there when it can start.
 func TestAMemberDoesntStartByFilesThatMemcachedRefuses(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)

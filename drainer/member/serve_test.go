@@ -74,7 +74,7 @@ func TestServeAtOnce(t *testing.T) {
 	}
 }
 
-// While memcached runs, the manifest has what a reader would need right after a crash.
+// While memcached runs, the manifest has all that a reader would need right after a crash.
 func TestTheManifestSaysWhatAReaderNeedsAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -136,8 +136,8 @@ func TestExitCodeIsKept(t *testing.T) {
 	}
 }
 
-// script runs a shell in memcached's place, to observe the supervisor. It prints a version, as memcached
-// does, because a program without one is waited for.
+// script runs a shell in memcached's place, to observe the supervisor. The script prints a version, as
+// memcached does, because a program without one is waited for.
 func script(t *testing.T, text string) *drainertest.Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
@@ -147,7 +147,7 @@ func script(t *testing.T, text string) *drainertest.Process {
 	return drainertest.Start(t, "supervise", "--dir="+t.TempDir(), "--port=1", "--", path, "last")
 }
 
-// It comes before arguments that might take it as a value.
+// The option of the warm file comes before arguments that might take it as a value.
 func TestWarmFileGoesFirst(t *testing.T) {
 	t.Parallel()
 	p := script(t, `echo "arguments: $1 ${2##*/} $3"`)

@@ -11,8 +11,8 @@ import (
 // silence knows since when no client has called memcached. A mover waits until none has called for some seconds.
 type silence struct {
 	mu sync.Mutex
-	// commands is how many there were at the last look, own how many of them are the supervisor's. since is when they
-	// were last found to be more than before, the zero time before the first look.
+	// commands is how many commands there were at the last look, own how many of them are the supervisor's.
+	// since is when the number was last found to have grown; the zero time before the first look.
 	commands, own int64
 	since         time.Time
 	// counted is own at the last look.

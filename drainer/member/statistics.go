@@ -56,7 +56,7 @@ type statistic struct {
 	labels []string
 }
 
-// is the metric, with these labels, for memcached's statistic of that name.
+// is returns the metric, with these labels, for memcached's statistic of that name.
 func (m metric) is(name string, labels ...string) statistic { return statistic{m, name, labels} }
 
 // slabLabel is the label with the number of a slab class.

@@ -23,7 +23,7 @@ import (
 // stepPeriod is how often the supervisor looks whether it is told.
 const stepPeriod = 200 * time.Millisecond
 
-// told returns what the annotation says, and its serial; 0 if there is none. A new pod has an empty file.
+// told returns the annotation's words, and its serial; 0 if there is none. A new pod has an empty file.
 func (s *supervisor) told() (text string, serial int64) {
 	b, err := os.ReadFile(s.StepFile)
 	if err != nil || len(b) > contract.MaxStep {

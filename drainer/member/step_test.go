@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// stepped returns what the supervisor at that port reports.
+// stepped returns the report of the supervisor at that port.
 func stepped(port int32) (s contract.Stepped, err error) {
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, contract.StepPath))
 	if err != nil {
@@ -44,8 +44,8 @@ func ready(t *testing.T, port int32, want int) {
 	})
 }
 
-// A member that is told to start empty has none of its items afterwards, wherever its warm file is. It keeps what is
-// stored since: the same word makes no later start of it empty.
+// A member that is told to start empty has none of its items afterwards, wherever its warm file is. Later
+// items stay: the same word makes no later start empty.
 func TestAMemberThatIsOutOfTheRingStartsEmptyOnce(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"Mapped", "Saved"} {

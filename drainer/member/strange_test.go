@@ -71,7 +71,7 @@ func TestAFileOfAnotherKindIsUnrecoverable(t *testing.T) {
 	}
 }
 
-// The directory gives way to the save whose writer was killed. Otherwise no start would succeed.
+// A directory gives way to the save whose writer was killed. Otherwise no start would succeed.
 func TestADirectoryInPlaceOfASaveGivesWay(t *testing.T) {
 	tier.Second(t, "TestAFileOfAnotherKindIsUnrecoverable")
 	t.Parallel()

@@ -31,7 +31,7 @@ func (t *termination) write(message string) error {
 	return os.WriteFile(t.path, []byte(message), 0o644)
 }
 
-// warning writes what is known of the next start; nil writes an empty message.
+// warning writes the message about the next start; nil writes an empty one.
 func (t *termination) warning(c *contract.ColdStart) error {
 	if c == nil {
 		return t.write("")
@@ -98,7 +98,7 @@ func (s *supervisor) warnOfNextStart(ctx context.Context) {
 	}
 }
 
-// WarnOfNextStart writes what is known of the member's next start to the kubelet's file. It runs in another
+// WarnOfNextStart writes the message about the member's next start to the kubelet's file, from another
 // container.
 func WarnOfNextStart(ctx context.Context, m start.Member, path string, std commandline.IO) {
 	c, err := start.NextWarning(ctx, m, std.Logf)

@@ -17,8 +17,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// disks are disks that don't take what is written to them: a call's result, the reason that people are given,
-// and its words.
+// disks are disks that fail at writes: a call's result, the reason that people are given, and its words.
 var disks = map[string]struct{ answer, reason, words string }{
 	"a full disk":      {"ENOSPC", contract.ReasonVolumeFull, "no space left on device"},
 	"over the quota":   {"EDQUOT", contract.ReasonVolumeFull, "quota exceeded"},
@@ -35,7 +34,7 @@ func expectRefusal(t *testing.T, log, reason, words string) {
 	}
 }
 
-// The termination message, the log, a drain and the next pod report what the disk did not take.
+// The termination message, the log, a drain and the next pod report the writes that the disk refused.
 func TestWhyNothingWasSaved(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {

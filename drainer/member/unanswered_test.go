@@ -40,7 +40,7 @@ func (p *pod) startDeaf(args ...string) *deaf {
 	return d
 }
 
-// killMemcached kills memcached; the supervisor then does what it always does.
+// killMemcached kills memcached; the supervisor then does the same as always.
 func (d *deaf) killMemcached() {
 	d.T.Helper()
 	supervisor := strconv.Itoa(d.Cmd.Process.Pid)

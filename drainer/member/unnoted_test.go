@@ -102,8 +102,8 @@ func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 
 const marksFile = contract.GenerationPrefix + "1/" + contract.ReplayedFile
 
-// The disk fails at the marks themselves. memcached is not started, because a later replay would override
-// what clients store and delete while nothing is replayed.
+// The disk fails at the marks themselves. memcached is not started, because a later replay would override the
+// values and deletes of clients while nothing is replayed.
 func TestAStartThatCannotNoteItsReplayIsRefused(t *testing.T) {
 	tier.Second(t, "TestAStartThatTheDiskRefuses")
 	t.Parallel()

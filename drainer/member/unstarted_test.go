@@ -130,7 +130,7 @@ func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 	s.End("saved")
 }
 
-// For a save that was cut short, it may be unknown which pages it has.
+// The pages of a save that was cut short may be unknown.
 func TestAFileInMemoryOutlivesASaveThatCannotBeRead(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("read %d of each thread", n), func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// maxKey bounds a key in a request, in bytes as it is written there.
+// maxKey bounds a key in a request, in bytes of the request.
 const maxKey = 250
 
 // keyForm is how a key is written in a request.
@@ -48,8 +48,8 @@ func (f keyForm) appendTo(b, key []byte) []byte {
 	return append(b, key...)
 }
 
-// batch is a run of add commands, closed by a barrier. It is sent as a whole, and sent again as a whole if
-// the connection breaks.
+// batch is a run of add commands, closed by a barrier. A batch is sent as a whole, and sent again as a whole
+// if the connection breaks.
 type batch struct {
 	// buf has the bytes to send, except the values that are held.
 	buf       []byte
@@ -244,8 +244,8 @@ func (b *batch) valueOf(a *add) []byte {
 	return b.buf[a.value:a.valueEnd]
 }
 
-// Answered has the items of a batch that the server has answered, in the order in which they were added. It
-// is valid until Options.Answered returns.
+// Answered has the items of a batch that the server has answered, in the order in which they were added;
+// valid until Options.Answered returns.
 type Answered struct {
 	b *batch
 	// Refused means that the server has refused some of them. The server doesn't say which.

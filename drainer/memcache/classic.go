@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Sources of a copy may be older than the meta commands. They are asked by gets, one key at a time, so that the
-// answers are in the order of the requests.
+// Sources of a copy may be older than the meta commands. Such sources are asked by gets, one key at a time,
+// so that the answers are in the order of the requests.
 
 // IsOlder tells whether a memcached of that version is older than another; false if it isn't a number.
 func IsOlder(version, other string) bool {

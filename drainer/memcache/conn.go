@@ -135,7 +135,7 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 }
 
 // CAS returns the CAS of the server's item for key, 0 if there is no item, or the server has no CAS. Unlike
-// Get, it isn't counted in the server's statistics of gets.
+// Get, CAS isn't counted in the server's statistics of gets.
 func (c *Conn) CAS(key []byte) (uint64, error) {
 	form, ok := formOf(key, false)
 	if !ok || form != plainKey {
@@ -161,7 +161,7 @@ func (c *Conn) CAS(key []byte) (uint64, error) {
 // the order of the requests.
 func AppendFetch(b, key []byte) ([]byte, error) {
 	if form, _ := formOf(key, false); form == base64Key {
-		// It doesn't ask for the key: some versions answer with its bytes unencoded.
+		// The request doesn't ask for the key: some versions answer with its bytes unencoded.
 		return appendGet(b, key, " v f t c l u\r\n")
 	}
 	return appendGet(b, key, " v f t c l u k\r\n")

@@ -22,15 +22,15 @@ var ErrLogin = errors.New("the login was refused")
 // zero value uses plain text. The files are looked at for each connection, so a new connection uses new files.
 type Dialer struct {
 	contract.Connection
-	// Unverified accepts any certificate of a server. It is for this process's own child: the certificate
-	// isn't for the loopback address, where no other process listens.
+	// Unverified accepts any certificate of a server, for this process's own child: the certificate isn't for
+	// the loopback address, where no other process listens.
 	Unverified bool
 	// Settled makes connections to a member fail during its replay; see ErrReplaying.
 	Settled bool
 	// AnyServer allows a server that is no member. Otherwise each connection first asks whether the server is
 	// a memcached that is new enough; see ErrTooOld.
 	AnyServer bool
-	// Places of the servers that are kept apart; nil: two addresses may lead to one.
+	// Places has the servers that are kept apart; nil if two addresses may lead to one server.
 	Places *Places
 }
 
@@ -185,7 +185,7 @@ var (
 	keptSums         kept[string]
 )
 
-// Check returns what is wrong with the files. If usages are given, there must be a certificate that the
+// Check returns the errors in the files. If usages are given, there must be a certificate that the
 // authorities verify for each usage. Check ignores the period of validity, which the peers check.
 func (d Dialer) Check(usages ...x509.ExtKeyUsage) error {
 	if d.TLSDir != "" {

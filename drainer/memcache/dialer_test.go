@@ -56,7 +56,7 @@ func TestAServerIsSpokenToByTLSAndALogin(t *testing.T) {
 	}
 }
 
-// It also doesn't reveal the password.
+// Nor does the dialer reveal the password.
 func TestADialerRefusesWhatItCantTrust(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
@@ -115,7 +115,7 @@ func TestNoPasswordForThoseThatDontAsk(t *testing.T) {
 	}
 }
 
-// It also ends after the connection, in the handshake and in the login.
+// Dial also ends after the connection, in the handshake and in the login.
 func TestDialEndsWhenItsTimeIsUp(t *testing.T) {
 	silent := silentServer(t)
 	c := memcachedtest.NewSecured(t).Connection()

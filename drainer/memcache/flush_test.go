@@ -96,7 +96,7 @@ func TestFlushIsObeyed(t *testing.T) {
 			if v, err := c.Get([]byte("old1")); when == "while a batch is on its way" && (err != nil || v == nil || string(v.Data) != "newer") {
 				t.Errorf("what a client stored after the flush is %+v, %v", v, err)
 			}
-			// When it is counted, it is unknown whose value the second attempt found.
+			// When an item is counted, the writer doesn't know whose value the second attempt has found.
 			if got := w.Tally(); got.Added+got.Present+got.Invalidated != 11 || got.Invalidated < 9 && got.Present < 9 {
 				t.Errorf("%+v", got)
 			}

@@ -28,7 +28,7 @@ func date(t *testing.T, dir string, at time.Time) {
 	}
 }
 
-// seen is what a process uses of the files of its Secrets.
+// seen has the contents of a Secret's files that a process uses.
 type seen struct {
 	server         *tls.Config
 	logins         []contract.Login
@@ -53,8 +53,8 @@ func see(t *testing.T, d memcache.Dialer) (s seen) {
 	return s
 }
 
-// A router and a supervisor look at them for each connection, and every second. An update of a Secret replaces the files,
-// and not even their sizes or times have to differ.
+// A router and a supervisor look at a Secret's files for each connection, and every second. An update of a
+// Secret replaces the files, and not even their sizes or times have to differ.
 func TestFilesOfASecretAreReadOnceAndAgainWhenTheyAreReplaced(t *testing.T) {
 	secured, other := memcachedtest.NewSecured(t), memcachedtest.NewSecured(t)
 	d := memcache.Dialer{Connection: secured.Connection()}

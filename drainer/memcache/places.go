@@ -33,7 +33,8 @@ func (p *Places) KeepApart() {
 	p.apart = true
 }
 
-// take the place of a server that was reached by address. A nil Places keeps nothing apart.
+// take records the place of a server that was reached by address, or returns an error if it is another
+// server's. A nil Places keeps nothing apart.
 func (p *Places) take(address string, conn net.Conn) error {
 	if p == nil {
 		return nil

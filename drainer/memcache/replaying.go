@@ -15,8 +15,8 @@ const (
 	replayMark    = "4294967291"
 )
 
-// ErrReplaying means that a member is restoring its items after a crash. Until it is done, nothing may be
-// moved to it or from it: moved items could be older than those that are still to be restored.
+// ErrReplaying means that a member is restoring its items after a crash. Until the end of the replay, nothing
+// may be moved to the member or from it: moved items could be older than those that are still to be restored.
 var ErrReplaying = errors.New("it puts back what it held before it ended without a save")
 
 // ReplayingArgs returns the arguments for a memcached whose items are restored. If a later argument sets

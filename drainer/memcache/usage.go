@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Usage is what a server's process has used and counted since it started.
+// Usage has the resources that a server's process has used, and its counts, since it started.
 type Usage struct {
 	pid      string
 	counters [len(usage)]float64

@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ErrTooOld means that a server is older than contract.OldestMemcached. It matches ErrProtocol: such a server
-// reads some values as commands, and never deletes by CAS.
+// ErrTooOld means that a server is older than contract.OldestMemcached. ErrTooOld matches ErrProtocol,
+// because such a server reads some values as commands, and never deletes by CAS.
 var ErrTooOld = fmt.Errorf("%w: this memcached is too old", ErrProtocol)
 
 // CheckVersion returns why a memcached of that version can't be a member: it is older than
@@ -70,7 +70,8 @@ func (d Dialer) askMember(conn net.Conn) (version string, err error) {
 	return version, err
 }
 
-// checkVersion is CheckVersion. If the server doesn't report its version, it tests what the server supports.
+// checkVersion is CheckVersion. If the server doesn't report its version, checkVersion tests what the server
+// supports.
 func (c *Conn) checkVersion(version string) error {
 	if _, known := olderThan(version, contract.OldestMemcached); known {
 		return CheckVersion(version)

@@ -60,7 +60,7 @@ type Limits struct {
 	// Evictions is the server's counter.
 	Evictions int64
 	// Room is how many bytes of items fit before the server evicts: -m less its items, and less a tenth of
-	// these for what slab classes waste.
+	// these for the waste of slab classes.
 	Room int64
 	// Taken is the size of its items, in bytes.
 	Taken int64
@@ -68,8 +68,8 @@ type Limits struct {
 	Free int64
 }
 
-// Writer adds items to one server. It never overwrites a value of the server. Add, Send, Flush, Pending and
-// Close are for one goroutine; other goroutines use their own Feeders.
+// Writer adds items to one server, and never overwrites a value there. Add, Send, Flush, Pending and Close
+// are for one goroutine; other goroutines use their own Feeders.
 type Writer struct {
 	*Feeder
 	options Options
@@ -125,7 +125,7 @@ func NewWriter(o Options) *Writer {
 	return w
 }
 
-// newBatch returns a batch. For a TLS connection it copies values, because TLS makes records of them.
+// newBatch returns a batch. For a TLS connection the batch copies values, because TLS makes records of them.
 func (w *Writer) newBatch() *batch { return newBatch(w.options.Dialer.TLSDir != "") }
 
 // Feeder hands items to a Writer, for one goroutine. At the end, Send sends the last ones.
@@ -233,8 +233,8 @@ func (l Limits) Marks() bool {
 
 const firstMarks = "1.6.27"
 
-// MayReplace tells whether an item may be handed over that replaces another (item.Item.Over): while the server is
-// short of memory, it would delete the value that is there.
+// MayReplace tells whether an item may be handed over that replaces another (item.Item.Over): while the
+// server is short of memory, a refused item would delete the value that is there.
 func (w *Writer) MayReplace() bool { return w.marks && !w.careful.Load() }
 
 // Takes tells whether the server can store such client flags.

@@ -131,7 +131,7 @@ func TestRefusedItemsLeaveTheHeldValue(t *testing.T) {
 			filler.Key = fmt.Appendf(nil, "filler%d", i)
 			addAll(t, w, filler)
 		}
-		// It is the first item of a writer that is refused.
+		// The refused item is a writer's first.
 		fresh := connect(t, memcache.Options{Address: s.Address()})
 		addAll(t, fresh, item.Item{Key: []byte("k"), Value: make([]byte, 900)})
 		if got := fresh.Tally(); got.Rejected != 1 {

@@ -61,8 +61,8 @@ func TestNothingIsMovedWhileTwoNamesLeadToOneMember(t *testing.T) {
 	}
 }
 
-// A connection may break in a move, and the name of its server lead to another member by then. No item is stored or
-// deleted there: the move ends, and the next one begins with all places anew.
+// A connection may break in a move, and the name of its server lead to another member by then. No item is
+// stored or deleted there: the move ends, and the next one looks up all places again.
 func TestAMoveEndsIfANameComesToLeadToAnotherMember(t *testing.T) {
 	t.Parallel()
 	const here, there = "127.0.0.1", "127.0.0.2"

@@ -12,8 +12,8 @@ const (
 	slack        = 10
 )
 
-// bands returns the bands in which the layer is read, in order. A running member is read in one: what a pass
-// has found is deleted there, so no pass may only count.
+// bands returns the bands in which the layer is read, in order. A running member is read in one band: a pass
+// deletes there the items that it has found, so no pass may only count.
 func (e *Engine) bands(ctx context.Context, layer item.Source, now ageClock) ([]band, error) {
 	if _, running := layer.(*runningMember); running || e.roomForAll(layer.Used()) {
 		return everyAge, nil
@@ -39,7 +39,7 @@ func (e *Engine) bands(ctx context.Context, layer item.Source, now ageClock) ([]
 }
 
 // roomForAll tells whether there is enough room on every survivor, if none gets more than twice its share of
-// the used bytes, which include what slab classes waste.
+// the used bytes, which include the waste of slab classes.
 func (e *Engine) roomForAll(used int64) bool {
 	most := used
 	if n := int64(len(e.writers)); n > 2 {

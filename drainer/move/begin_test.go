@@ -81,7 +81,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// It ends, and another move may be told to begin.
+// A move that is not told to begin ends, and another move may be told to begin.
 func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 	t.Parallel()
 	f := newLeavingMember(t, 100, true)
@@ -105,8 +105,9 @@ func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 	}
 }
 
-// following is a client with an old list, of whose requests some are for keys of others. It makes them in pairs: one
-// at the member by the old list, and one for a key that stays there, or at a new owner.
+// following is a client with an old list, some of whose requests are for keys of others. The client makes
+// requests in pairs: one at the member by the old list, and one for a key that stays there, or at a new
+// owner.
 type following struct {
 	late, stop atomic.Bool
 	done       sync.WaitGroup

@@ -39,7 +39,7 @@ const (
 	quietFor      = 5 * time.Second
 )
 
-// clients tells whether the clients of a member have followed a new list. It knows how often they asked for keys
+// clients tells whether the clients of a member have followed a new list: by how often they asked for keys
 // that are to move before they were told, and how often they do now. Requests that still come are late.
 type clients struct {
 	// rate is how many requests a second there were before, 0 if that is not known; gap is the longest time without
@@ -49,11 +49,12 @@ type clients struct {
 	// perOther is how many of these requests there were to one other request, 0 if that is not known. A client that
 	// is stopped for a moment makes neither.
 	perOther float64
-	// share is the share of the requests that was late when the last pass began, 1 before the first. moved means that
-	// there was one.
+	// share is the share of the requests that was late when the last pass began, 1 before the first pass.
+	// moved means that there was a pass.
 	share float64
 	moved bool
-	// looks are the last ones, the newest last. before is how long no client had called before the first of them.
+	// looks are the last looks, the newest last. before is how long no client had called before the first of
+	// them.
 	looks  []look
 	before time.Duration
 }

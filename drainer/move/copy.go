@@ -19,11 +19,12 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// A copy fills the servers from another cache, and changes nothing there. It reads the source pass after pass, until
-// one brings less than a hundredth. Each item is added at its owner, marked by its CAS (see markOf). Then the source is
-// asked once more: if the item has changed or gone meanwhile, the copy is deleted again. So for a client that
-// writes to the source first and then to its new cluster, a copy never brings back an old value. Later passes
-// replace marked items that have changed at the source, and delete those that are gone there.
+// A copy fills the servers from another cache, and changes nothing there. The copy reads the source pass
+// after pass, until a pass adds less than a hundredth of the items. Each item is added at its owner, marked
+// by its CAS (see markOf). Then the source is asked once more: if the item has changed or gone meanwhile, the
+// copy is deleted again. So for a client that writes to the source first and then to its new cluster, a copy
+// never brings back an old value. Later passes replace marked items that have changed at the source, and
+// delete those that are gone there.
 
 const (
 	// mostPasses is how many passes a copy makes if each brings a hundredth or more: a later one would, too.

@@ -50,9 +50,9 @@ func mustCopy(t *testing.T, c contract.Copy) drainertest.Result {
 	return r
 }
 
-// This is copy's promise: whatever clients the two clusters have, every item of the source is where the new clients
-// look, a client's own value there stays, and the source is as it was. A later run brings what has changed, and
-// nothing that a client has changed at the new cluster.
+// This is copy's promise: whatever clients the two clusters have, every item of the source is where the new
+// clients look, a client's own value there stays, and the source is unchanged. A later run copies changed
+// items, but none that a client has changed at the new cluster.
 func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
 	t.Parallel()
 	for _, client := range routing.Clients() {
@@ -93,8 +93,8 @@ func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
 	}
 }
 
-// A later pass replaces what has changed at the source, and deletes what is gone there, but touches nothing that a
-// client has stored at the new cluster.
+// A later pass replaces items that have changed at the source, and deletes items that are gone there, but
+// touches no item that a client has stored at the new cluster.
 func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	t.Parallel()
 	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
@@ -200,7 +200,8 @@ func TestACopyThatIsBegunAgainAsksForTheRestOnly(t *testing.T) {
 	}
 }
 
-// What a router has marked as changed by a client is not copied, although it is gone at its server.
+// Items that a router has marked as changed by a client are not copied, although they are gone at their
+// server.
 func TestACopyLeavesOutWhatRoutersHaveMarked(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
@@ -293,7 +294,7 @@ func TestACopyUnderLoadBringsNoOldValueBack(t *testing.T) {
 				if now == 0 || random.IntN(3) > 0 {
 					continue // a copy of what is deleted may be seen until the source was asked again
 				}
-				// Nothing older is seen than what this client has stored.
+				// The client sees nothing older than its own values.
 				v, err := b.Get(key(k))
 				switch {
 				case err != nil:
@@ -398,7 +399,7 @@ func TestACopySaysWhatItCannotDoBeforeItStarts(t *testing.T) {
 	}
 }
 
-// As much as fits is copied of a source that is too large: what was used most recently.
+// Of a source that is too large, as many items are copied as fit: the most recently used ones.
 func TestACopyToASmallerClusterBringsWhatFits(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopySaysWhatItCannotDoBeforeItStarts/-X")
@@ -482,7 +483,7 @@ func TestACopyFromOtherVersions(t *testing.T) {
 	}
 }
 
-// What a memcached of 1.4.33 and one of 1.5 answer, as in their crawler.c.
+// The answers are those of a memcached of 1.4.33 and one of 1.5, as in their crawler.c.
 func TestACopyReadsTheListsOfOldVersions(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")

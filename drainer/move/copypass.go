@@ -447,7 +447,7 @@ func (p *copyPart) key(i int) []byte {
 	return p.keys[from:p.listed[i].keyEnd:p.listed[i].keyEnd]
 }
 
-// refresh is how often, in items, the time for an answer begins anew.
+// refresh is how often, in items, the time for an answer begins again.
 const refresh = 64
 
 func extend(conn *memcache.Conn, n int, timeout time.Duration) error {

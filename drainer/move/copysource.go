@@ -93,9 +93,9 @@ func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) e
 	return k.ask(ctx, s.c.e.UnreachableTimeout, s.c.e.waits.Set, true, do)
 }
 
-// A copy's mark is its CAS at its owner. No server's own count gets so far, and JavaScript can still tell such
-// numbers apart. It has the source's process, and the item's CAS there: when a source has restarted, what it has lost is
-// not what its clients have deleted.
+// A copy's mark is its CAS at its owner. No server's own count gets so far, and JavaScript can still tell
+// such numbers apart. A mark has the source's process, and the item's CAS there: when a source has restarted,
+// its clients have not deleted the items that it has lost.
 const (
 	markBit    = 1 << 52
 	sourceBits = 16
@@ -143,7 +143,7 @@ func (e *tooOldError) Failure() (reason string, exitCode int) {
 // errCopyRestarted: what was listed is gone.
 var errCopyRestarted = errors.New("it restarted during the copy")
 
-// check asks the sources what they are.
+// check asks the sources for their versions, clocks and sizes.
 func (c *copying) check(ctx context.Context) error {
 	return c.each(sourcesAtOnce, func(_ int, s *copySource) error {
 		err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) (err error) {

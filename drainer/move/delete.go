@@ -9,11 +9,11 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// changesFollowed is how often an item may change at the member while it is moved. After that it waits for
-// the next listing.
+// changesFollowed is how often an item may change at the member while it is moved. After that the item waits
+// for the next listing.
 const changesFollowed = 10
 
-// remover deletes at the member the items that their owners have got. It is for one goroutine.
+// remover deletes at the member the items that their owners have got, for one goroutine.
 type remover struct {
 	*runningMember
 	deleter link // deletes at the member, and looks at what changed
@@ -58,10 +58,10 @@ func (l *remover) delete(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// deleteUnchanged deletes the items of a portion together. deleteUnchanged returns the items that changed
-// or were moved before, which have to be looked at one by one, and the items that the member doesn't have
-// any more. All items count as changed if an owner refused one. They also do if the items were read over
-// another connection, because a member that has restarted counts its CAS values from the beginning.
+// deleteUnchanged deletes the items of a portion together. deleteUnchanged returns the items that changed or
+// were moved before, which have to be looked at one by one, and the items that the member doesn't have any
+// more. All items count as changed if an owner refused one, or if the items were read over another
+// connection, because a member that has restarted counts its CAS values from the beginning.
 func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
 	l.run.Reset()
 	there := l.there[:0]
@@ -109,8 +109,8 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 }
 
 // resolve deletes an item that may have changed at the member since it was read. An item that keeps changing,
-// and an item that the owner doesn't have, stay for the next listing. So does an item that was stale when it
-// was read, and that a client has stored anew.
+// and an item that the owner doesn't have, stay for the next listing. An item that was stale when it was
+// read, and that a client has stored again, also stays.
 func (l *remover) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value
@@ -176,8 +176,8 @@ func (l *remover) deleteOne(ctx context.Context, it *misplaced, cas uint64) (don
 
 // withdraw deletes the copy of an item at its owner, if the copy is unchanged. If the answer to a delete at
 // the member was lost, it is unknown whether this move or a client deleted the item there: the copy may be
-// the only one, and stays. It also stays if the member is another process by now: a process that comes back
-// without its items has deleted none.
+// the only one, and stays. The copy also stays if the member is another process by now: a process that comes
+// back without its items has deleted none.
 func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 	if it.State != item.Live || it.tried {
 		return nil

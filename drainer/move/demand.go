@@ -41,7 +41,7 @@ func (d *demand) hear(s *export.Silence) {
 	}
 }
 
-// mostOwners bounds them.
+// mostOwners bounds the owners that are asked.
 const mostOwners = 4
 
 // resume begins to count. A member that stays has to log requests; known is false if it doesn't.
@@ -100,7 +100,7 @@ func (d *demand) leaveOwners() {
 	d.owners = nil
 }
 
-// pause stops counting, because what the mover asks for would be counted, too.
+// pause stops counting, because the mover's own requests would be counted, too.
 func (d *demand) pause() {
 	if d.log != nil {
 		d.log.close()

@@ -24,7 +24,7 @@ const (
 	placesOfOne = 8
 )
 
-// give records that the owners are given the items, and sets what they were given before.
+// give records that the owners are given the items, and sets the values that they were given before.
 func (e *earlier) give(items ...*misplaced) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -51,10 +51,10 @@ type Engine struct {
 	// Leases means that routers take leases during the ring change, so a running member's items are moved
 	// under leases, too.
 	Leases bool
-	// Dialer opens the connections to them.
+	// Dialer opens the connections to the servers.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
-	// Limit bounds what is added per second, over all survivors.
+	// Limit bounds the added items per second, over all survivors.
 	Limit pace.Limit
 	// SkipExpiringWithin leaves out, as expired, items that expire within this time.
 	SkipExpiringWithin time.Duration

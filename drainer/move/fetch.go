@@ -25,12 +25,12 @@ type fetcher struct {
 	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
 	// Behind returns how many seconds memcached's clock is behind ours.
 	Behind func() int64
-	// Limit bounds what is moved: a part is at most what a second allows, so that the items don't become
+	// Limit bounds the moved items: a part is at most what a second allows, so that the items don't become
 	// outdated.
 	Limit pace.Limit
 }
 
-// Items yields what memcached has for the entries, each valid until the next one, with the times of
+// Items yields memcached's items for the entries, each valid until the next one, with the times of
 // memcached's own clock. An item whose CAS is 0 no longer exists, or its key can't be asked for, which
 // memcache.HasTextForm tells. An error is the last thing yielded.
 func (f *fetcher) Items(ctx context.Context, entries iter.Seq2[*Entry, error]) iter.Seq2[*item.Item, error] {
@@ -108,7 +108,7 @@ func (f *fetcher) read(ctx context.Context, entries iter.Seq2[*Entry, error], fr
 	return flush()
 }
 
-// listPart is a part of a list, and what memcached has for it.
+// listPart is a part of a list, with memcached's items.
 type listPart struct {
 	listed  []listed
 	keys    []byte // of listed, one after the other

@@ -18,8 +18,8 @@ const nameEvery = 5 * time.Second
 type followers struct {
 	demand  demand
 	clients clients
-	// looked is when it last looked, and named when clients were last looked for. counting means that requests are
-	// counted.
+	// looked is when the member was last looked at, and named when clients were last looked for. counting
+	// means that requests are counted.
 	looked, named time.Time
 	counting      bool
 	// missed counts clients' deletes that found nothing, since they were told.

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// keyOutcome is what became of a key.
+// keyOutcome is the fate of a key.
 type keyOutcome uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 	keyPresent
 	// keyGone means that neither owner has the item: it was deleted, evicted, or has expired.
 	keyGone
-	// keyOutdated means that a client has marked the item, or is about to store it anew. The item is still at its
-	// old owner.
+	// keyOutdated means that a client has marked the item, or is about to store it again. The item is still
+	// at its old owner.
 	keyOutdated
 	// keyRefused means that its new owner doesn't accept it.
 	keyRefused
@@ -80,9 +80,9 @@ type keyMove struct {
 	asked   ringchange.Place // the owner that has to answer
 	request ringchange.Request
 	fetched ringchange.Fetched
-	// accessed is when it was last used, in Unix seconds.
+	// accessed is when the item was last used, in Unix seconds.
 	accessed int64
-	// copied is the index of its copy among the lane's, counted from 1; 0 if there is none.
+	// copied is the index of the key's copy among the lane's, counted from 1; 0 if there is none.
 	copied int
 }
 

@@ -86,7 +86,7 @@ func TestTheOutcomeOfAKeyDependsOnBothOwnersItems(t *testing.T) {
 	}
 }
 
-// An owner without memory (-M) refuses what is moved to it, and keeps what clients have stored there since the
+// An owner without memory (-M) refuses moved items, and keeps those that clients have stored there since the
 // keys were listed, also in the moment before its lease is asked for.
 func TestAFullOwnerKeepsWhatClientsStore(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,9 @@ const (
 	latePatience  = 90 * time.Second
 )
 
-// BenchmarkLate measures on loopback what an application loses in a scaling: moves that follow clients, and moves
-// that begin when the list changes. Each row takes up to a minute and a half: -bench Late -benchtime 1x.
+// BenchmarkLate measures on loopback how many items an application loses in a scaling: moves that follow
+// clients, and moves that begin when the list changes. Each row takes up to a minute and a half: -bench Late
+// -benchtime 1x.
 func BenchmarkLate(b *testing.B) {
 	spread := make([]time.Duration, lateProcesses)
 	for i := range spread {

@@ -107,8 +107,8 @@ func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 	}
 }
 
-// Items that no client of a router can ask for stay. They don't prevent the move from ending, and the receipt
-// has them. Items with the size of a lease are moved like any other.
+// Items that no client of a router can ask for stay. The move ends all the same, and the receipt has these
+// items. Items with the size of a lease are moved like any other.
 func TestItemsThatNoClientCanAskForDoNotHoldAMoveUp(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		if !streamed {

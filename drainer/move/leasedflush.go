@@ -60,7 +60,7 @@ func (l *KeyMover) heardCopy(m *keyMove, result ringchange.Result) {
 	}
 }
 
-// obey takes back what was flushed meanwhile.
+// obey takes back the items that were flushed meanwhile.
 func (l *KeyMover) obey() error {
 	if l.began {
 		l.ask = true

@@ -23,12 +23,13 @@ const (
 	lateShare = 4
 )
 
-// leaving is a member that is on no ring any more, and that clients with an old list still call. The member stays
-// until no client does, or until its patience is over. Items that they store there meanwhile are moved, too.
+// leaving is a member that is on no ring any more, and that clients with an old list still call. The member
+// stays until no client does, or until its patience is over. Items that clients store there meanwhile are
+// moved, too.
 type leaving struct {
 	l      *runningMember
 	report func()
-	// taken is how many bytes its items took at first.
+	// taken is how many bytes the member's items took at first.
 	taken int64
 
 	// settling means that settling has begun. last means that the present pass is the last one. quiet means
@@ -38,9 +39,9 @@ type leaving struct {
 	empty atomic.Bool
 }
 
-// MoveFromLeaving moves all items of a running member that is none of the Servers. The move ends when a pass has
-// found nothing and no client has called the member for five seconds, or when patience is over, counted from the
-// first item. If patience is 0, it doesn't wait for clients.
+// MoveFromLeaving moves all items of a running member that is none of the Servers. The move ends when a pass
+// has found nothing and no client has called the member for five seconds, or when patience is over, counted
+// from the first item. If patience is 0, the move doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
 	l.leaving, l.patience = &leaving{l: l, report: e.report}, patience

@@ -145,7 +145,8 @@ func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
 	}
 }
 
-// All of its items are where clients look, and it waits until no client has called it for a while.
+// All of the member's items are where clients look. The member waits until no client has called it for a
+// while.
 func TestAMemberThatNoClientCallsLeaves(t *testing.T) {
 	tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone")
 	bothWays(t, func(t *testing.T, streamed bool) {
@@ -447,8 +448,8 @@ func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
 	})
 }
 
-// Under another name it would lose each of its items: an add finds the item there, and then the move deletes
-// it.
+// Under another name the member would lose each of its items: an add finds the item there, and then the move
+// deletes it.
 func TestALeavingMemberIsNoServer(t *testing.T) {
 	f := newLeavingMember(t, 1000, true)
 	port := strconv.Itoa(f.member.Port)

@@ -57,8 +57,8 @@ type List struct {
 // Len returns the number of entries.
 func (l *List) Len() int64 { return l.len }
 
-// Cut tells whether the list reached its maximum size before the listing's end. When its items are moved, the
-// next list has others.
+// Cut tells whether the list reached its maximum size before the listing's end. Once the listed items are
+// moved, the next list has the rest.
 func (l *List) Cut() bool { return l.cut }
 
 // Close closes the file.
@@ -177,7 +177,7 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	}
 }
 
-// listFileError is about the list's file, not about memcached: asking that again would not help.
+// listFileError is about the list's file, not about memcached: to ask memcached again would not help.
 type listFileError struct{ err error }
 
 func written(err error) error {
@@ -190,7 +190,7 @@ func written(err error) error {
 func (e *listFileError) Error() string { return "the list of keys to be moved: " + e.err.Error() }
 func (e *listFileError) Unwrap() error { return e.err }
 
-// Failure returns the receipt's reason and the exit code. There may be room for the next attempt.
+// Failure returns the receipt's reason and the exit code. The next attempt may find room.
 func (e *listFileError) Failure() (reason string, exitCode int) {
 	return "ListNotWritten", contract.ExitFailed
 }
@@ -207,7 +207,7 @@ func (e *Entry) appendTo(b []byte) []byte {
 // longestRecord is the most that appendTo writes, in bytes.
 const longestRecord = 1 + 250 + 4*binary.MaxVarintLen64
 
-// readFrom reads what appendTo wrote. The key is valid until the next read; the end is io.EOF.
+// readFrom reads a record of appendTo. The key is valid until the next read; the end is io.EOF.
 func (e *Entry) readFrom(r *bufio.Reader) error {
 	record, err := r.Peek(longestRecord)
 	if len(record) == 0 {
@@ -244,7 +244,7 @@ func (e *listRefusedError) Error() string {
 		"or set spec.routing.moves to Off", e.answer)
 }
 
-// Is makes it match ErrProtocol, which is final.
+// Is makes the error match ErrProtocol, which is final.
 func (e *listRefusedError) Is(target error) bool { return target == memcache.ErrProtocol }
 
 // Failure returns the receipt's reason and the exit code.
@@ -252,8 +252,8 @@ func (e *listRefusedError) Failure() (reason string, exitCode int) {
 	return "ListingRefused", contract.ExitUsage
 }
 
-// EndsListing tells whether a line ends the crawler's answer. The error is ErrCrawlerBusy or a listRefusedError if the line
-// isn't END.
+// EndsListing tells whether a line ends the crawler's answer. If that line isn't END, the error is
+// ErrCrawlerBusy or a listRefusedError.
 func EndsListing(line []byte) (bool, error) {
 	switch {
 	case string(line) == "END":

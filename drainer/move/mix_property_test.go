@@ -25,9 +25,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Items come from a memcached that has seen deletes, flushes and evictions. They go to memcacheds with little
-// memory (-m), without evictions (-M) or without CAS (-C), while a client stores, deletes and flushes. In a
-// move, a drain and a replay,
+// Items come from a memcached that has seen deletes, flushes and evictions. The items go to memcacheds with
+// little memory (-m), without evictions (-M) or without CAS (-C), while a client stores, deletes and flushes.
+// In a move, a drain and a replay,
 //
 //   - no server has a value that a client has replaced, deleted or flushed, except one whose newer value was
 //     deleted, or evicted, before it arrived (docs/hazards.md),
@@ -143,7 +143,7 @@ func (m *mix) anyArgs(n, little int) []string {
 	return args
 }
 
-// fill lets clients use the source, and records what it has in the end.
+// fill lets clients use the source, and records its items in the end.
 func (m *mix) fill() {
 	m.t.Helper()
 	if m.kind != "move" {

@@ -2,10 +2,10 @@ package move
 
 import "hash/maphash"
 
-// once tells which keys a pass has had already. A client may store an item anew during the pass, so that the
-// pass finds both copies. If both were moved at the same time, one of them would find that the member doesn't
-// have the item any more, because the other was deleted there after its owner had it. The missing copy would look
-// deleted by a client. So the second copy waits for the next pass.
+// once tells which keys a pass has had already. A client may store an item again during the pass, so that the
+// pass finds both copies. If both were moved at the same time, the move of one copy would not find the item
+// at the member any more: the move of the other copy has deleted it, once its owner had it. The missing copy
+// would look deleted by a client. So the second copy waits for the next pass.
 //
 // once is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-, Hash- and
 // Space-Efficient Bloom Filters, 2007). A key that is mistaken for another also waits for the next pass,

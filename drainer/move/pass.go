@@ -165,7 +165,7 @@ func (l *runningMember) unsent(_ *item.Item, refused bool) { l.notSent, l.refuse
 // if the owner has a value of its own.
 func (l *runningMember) leave(ctx context.Context, it *item.Item) error {
 	if it.CAS == 0 || !memcache.HasTextForm(it.Key) {
-		return nil // it is gone, or it stays because the text protocol can't carry its key
+		return nil // the item is gone, or stays because the text protocol can't carry its key
 	}
 	left := misplaced{Item: *it, sum: l.sum(it.Value, it.Flags)}
 	left.Key, left.Value, left.Page = bytes.Clone(it.Key), nil, nil

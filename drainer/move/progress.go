@@ -34,8 +34,8 @@ func (l *passes) begin(items, done int64) {
 // expect begins a pass over that many items.
 func (l *runningMember) expect(items int64) { l.passes.begin(items, l.done()) }
 
-// listed is the present pass, when that many items have an outcome. A pass may have more than were expected, because a stream
-// only estimates its items.
+// listed returns the present pass, when done items have an outcome. A pass may have more items than expected,
+// because a stream only estimates their number.
 func (l *passes) listed(done int64) pass {
 	p := pass{before: done}
 	if present := l.present.Load(); present != nil {

@@ -28,7 +28,7 @@ type Replay struct {
 	Progress func(contract.Progress)
 }
 
-// Run replays until all items have an outcome, or reading or ctx ends. When reading ends, it waits for the
+// Run replays until all items have an outcome, or reading or ctx ends. When reading ends, Run waits for the
 // outcome of the items that have been read.
 func (r *Replay) Run(ctx, reading context.Context) (contract.Receipt, error) {
 	server, err := routing.ParseServer(r.Address)
@@ -60,7 +60,7 @@ func until(ctx context.Context, s item.Source) item.Source {
 	}}
 }
 
-// errEnded is the last thing that the source then yields.
+// errEnded is the last thing that the source of until yields.
 var errEnded = errors.New("the replay was told to end")
 
 // itself is an owner function with one server.

@@ -15,7 +15,7 @@ type watchedRequests struct {
 	key  []byte
 }
 
-// watchRequests turns the connection into such a log. A memcached with -W refuses that.
+// watchRequests turns the connection into a watchedRequests. A memcached with -W refuses that.
 func watchRequests(conn *memcache.Conn) (*watchedRequests, error) {
 	if err := conn.Send([]byte("watch fetchers\r\n")); err != nil {
 		return nil, err

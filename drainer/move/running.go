@@ -219,7 +219,7 @@ type found uint8
 const (
 	some found = iota
 	nothing
-	// refused: an owner refused an item, which stays here. It would refuse the item again.
+	// refused: an owner refused an item, which stays here, and would refuse the item again.
 	refused
 )
 
@@ -327,8 +327,8 @@ func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*Entry, error]
 
 // MoveFrom moves the items of a running member, Servers[self], that others own, until no pass has found any
 // for five seconds. MoveFrom fails if clients still store some when patience is over, counted from the first
-// item. If patience is 0, it ends with the first pass that has found nothing. The list of its keys is in the
-// directory scratch.
+// item. If patience is 0, MoveFrom ends with the first pass that has found nothing. The list of the member's
+// keys is in the directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(e.Servers[self], self, scratch)
 	l.patience = patience

@@ -107,7 +107,7 @@ func newReshuffle(t *testing.T, seed uint64) *reshuffle {
 	return s
 }
 
-// routed returns the owner function; some clients hash what names resolve to.
+// routed returns the owner function; some clients hash the addresses of names.
 func (s *reshuffle) routed(client string, servers []routing.Server) routing.Owner {
 	s.t.Helper()
 	owner, err := routing.New(client, s.resolved(client, servers))

@@ -449,8 +449,8 @@ func TestRefusedItemsStay(t *testing.T) {
 	}
 }
 
-// If clients keep storing items at other servers than the owner, that is reported at last, and not worked
-// against forever.
+// If clients keep storing items at other servers than the owner, the move reports that at last, and does not
+// go on forever.
 func TestClientsThatGoOnStoring(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 100, "1")
@@ -671,7 +671,8 @@ type itAll struct{ server int }
 
 func (e itAll) Owner([]byte) int { return e.server }
 
-// It comes back while its items are moved. It has deleted none of them, so the owner's copies stay.
+// The member comes back while its items are moved. The new memcached has deleted none of them, so the owner's
+// copies stay.
 func TestAMemberThatComesBackEmpty(t *testing.T) {
 	p := makePair(t, 3, "1")
 	p.l.started = time.Now().Add(-time.Hour).Unix() // when its process began

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// The member answers, so it is not what the move waits for, and not what a person has to look at.
+// The member answers, so the move doesn't wait for it, and a person needn't look at it.
 func TestAFullScratchFolderIsSaidToBeThat(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]string{"no room for a file": "nr_inodes=1", "no room for the list": "size=8k"} {

@@ -9,9 +9,9 @@ import (
 )
 
 // staying is a member that stays. The list has just changed, and clients that have not got it yet still store
-// items here that others own now. So the move ends only when a pass that began after their last request has found
-// nothing, or when patience is over. If their requests are not known, it ends when no pass has found anything for
-// quietFor.
+// items here that others own now. So the move ends only when a pass that began after their last request has
+// found nothing, or when patience is over. If their requests are not known, the move ends when no pass has
+// found anything for quietFor.
 type staying struct {
 	// began is the beginning of the present pass, and found the end of the last pass that found items.
 	began, found time.Time
@@ -61,9 +61,9 @@ func (s *staying) lastPasses(last found) (more bool, err error) {
 	return true, nil
 }
 
-// settle waits, for at least rest, until clients have asked for items of others, and enough clients have followed.
-// The settling ends when no client does any more, and the last pass, which began after that, has found nothing. If requests
-// can't be counted any more, another pass follows after the rest.
+// settle waits, for at least rest, until clients have asked for items of others, and enough clients have
+// followed. The settling ends when no client asks for these any more, and the last pass, which began after
+// that, has found nothing. If requests can't be counted any more, another pass follows after the rest.
 func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Duration, last found) (more bool, err error) {
 	l.closeLinks()
 	if !l.settles {

@@ -128,7 +128,7 @@ func (l *runningMember) streamedPass(ctx context.Context, s *export.Stream, yiel
 func (l *runningMember) misplaced(streamed iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		for it, err := range streamed {
-			if err == nil && l.owner.Owner(it.Key) == l.self { // its own item would be added here, and then deleted
+			if err == nil && l.owner.Owner(it.Key) == l.self { // the member's own item would be added here, and then deleted
 				err = errOtherRouting
 			}
 			if err != nil {

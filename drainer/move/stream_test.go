@@ -304,8 +304,8 @@ func has(t *testing.T, s *memcachedtest.Server, key, want string) {
 	}
 }
 
-// It breaks while its items are being moved. The changes that clients make to one of them at the member
-// count, as in a complete pass.
+// The stream breaks while its items are being moved. The changes that clients make to one of them at the
+// member count, as in a complete pass.
 func TestAStreamThatBreaks(t *testing.T) {
 	for what, test := range map[string]struct {
 		command string
@@ -349,7 +349,7 @@ func TestAStreamThatBreaksInTheLastPass(t *testing.T) {
 	has(t, member, "key", "")
 }
 
-// It is not the last one. After three of them memcached is asked for a listing.
+// Such a pass is not the last one. After three of them memcached is asked for a listing.
 func TestAPassThatMayHaveOverlookedSomething(t *testing.T) {
 	none := func() ([]*item.Item, string) { return nil, unsure }
 	for what, test := range map[string]struct {
@@ -385,8 +385,8 @@ func TestASupervisorThatCannotBeReached(t *testing.T) {
 	has(t, member, "key", "")
 }
 
-// A client has stored it anew meanwhile, in a slot that was read later. In the end its last value is at the
-// owner, and not deleted as if a client had deleted it.
+// A client has stored the key again meanwhile, in a slot that was read later. In the end its last value is at
+// the owner, and not deleted as if a client had deleted it.
 func TestAKeyThatAPassComesAcrossTwice(t *testing.T) {
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	items := []*item.Item{storedAt(t, member, "key", "1")}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sleep pauses for d. If ctx ends before that, it returns ctx's error.
+// Sleep pauses for d. If ctx ends before that, Sleep returns ctx's error.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -19,12 +19,12 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Limit bounds what a move adds per second: items, and bytes of keys and values; 0 is no limit. If both are
+// Limit bounds a move's additions per second: items, and bytes of keys and values; 0 is no limit. If both are
 // set, both apply.
 type Limit struct{ Items, Bytes int64 }
 
 // Pace spreads items over time, so that in no second there are more of them than the limit plus a burst of at
-// most 50 ms' worth. It is pure: the caller has the clock, and waits.
+// most 50 ms' worth. Pace is pure: the caller has the clock, and waits.
 type Pace struct {
 	limit Limit
 	// due is when the next item may go at the limit's exact rate.

@@ -69,9 +69,8 @@ const (
 	// Wait a little, and then go on: another request has the lease, or there are two items, and the set of
 	// one of them may not have ended. The result is Found if all requests that had begun before the first
 	// Wait have ended.
-	// was under way at the first Wait has ended.
 	Wait
-	// Ask is the client's command as it is.
+	// Ask is the client's unchanged command.
 	Ask
 	// AskUpdate is the client's command in a form that can't make an item: an Upsert's first half.
 	AskUpdate
@@ -125,7 +124,7 @@ const (
 	// Found means that there is an item, or the command was carried out.
 	Found
 	// Refused means that there is an item, and the command does not apply to it: a cas with another value, an
-	// incr of a text, an add. It is final.
+	// incr of a text, an add. That answer is final.
 	Refused
 	// Leased means that there is a placeholder.
 	Leased
@@ -160,7 +159,7 @@ const (
 	Exists
 	// Deleted is an answer as if a delete had found an item.
 	Deleted
-	// Unknown is an error. It is not known whether the request was carried out.
+	// Unknown is an error: the request may have been carried out, or not.
 	Unknown
 )
 
@@ -173,7 +172,7 @@ const (
 	EraseOther                    // a set deletes at the other owner
 	EraseBoth                     // a delete goes to both owners
 	KeepLease                     // no delete ends a lease: it waits
-	UpdateErase                   // an update in Prepare that finds two items waits
+	UpdateErase                   // an update at the new owner also deletes the old owner's item
 	WaitForSet                    // an update in Prepare that finds two items waits
 	LookFirst                     // an update looks at the new owner first
 	Guard                         // an update at the new owner applies to the item that was seen

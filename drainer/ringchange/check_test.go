@@ -101,7 +101,7 @@ func (w *world) comesLast(id int8) bool {
 	return w.initial && w.write(id).kind == add && deletes == 1
 }
 
-// wrong returns what is wrong with the answer to r.
+// wrong returns the errors of the answer to r.
 func (w *world) wrong(r *request, id int8) string {
 	switch {
 	case r.hit && r.seen.kind == lease:

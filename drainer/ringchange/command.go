@@ -11,14 +11,14 @@ import (
 const (
 	// LeaseValue is the value of a placeholder. Its client flags are 0.
 	LeaseValue = "18364758544493064720"
-	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole seconds, so it may
-	// last a second less.
+	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole seconds, so the lease
+	// may last a second less.
 	LeaseSeconds = 6
 )
 
-// leaseFlags are those of an ma that makes a placeholder if there is no item. It changes no item that is there,
-// because none has this CAS value; if a client has given it to one, its value stays. An ms would also do that; but if
-// memcached has no memory for an ms, it deletes the item that is there.
+// leaseFlags are those of an ma that makes a placeholder if there is no item. The ma changes no existing
+// item, because none has this CAS value. If a client has given the value to an item, the item's own value
+// stays. An ms would also do that; but if memcached has no memory for an ms, it deletes the existing item.
 var leaseFlags = " N" + strconv.Itoa(LeaseSeconds) + " J" + LeaseValue + " C" + strconv.FormatUint(math.MaxUint64, 10) + " D0 v c"
 
 // Request is a client's request for a key whose owner changes.
@@ -68,8 +68,8 @@ func ClassOf(r *wire.Request) (class Class, vivify bool) {
 	return Read, false
 }
 
-// Repeatable tells whether a request has the same effect if it is carried out twice: it changes when an item expires, or
-// marks the item as stale, or deletes it.
+// Repeatable tells whether a request has the same effect if it is carried out twice: the request changes when
+// an item expires, or marks the item as stale, or deletes it.
 func Repeatable(r *wire.Request) bool {
 	switch r.Verb {
 	case wire.Touch, wire.Gat, wire.Gats:

@@ -8,7 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// scenario says what may happen.
+// scenario has the events that may happen.
 type scenario struct {
 	// kinds are the first and second request of the first writer, and the second writer's.
 	kinds   [writes]kind // a read is none
@@ -77,7 +77,7 @@ func explore(s scenario, limit int, stop bool) (wrong map[string][]string, state
 	return wrong, len(e.parents)
 }
 
-// history finds the way to a state again, and what is wrong after it.
+// history finds the way to a state again, and the errors after it.
 func (e *explorer) history(from world, to uint64, what string) (labels []string) {
 	var way []uint64
 	for h := to; h != 0; h = e.parents[h] {
@@ -294,8 +294,8 @@ func (e *explorer) full(w *world, s Step, k kind) bool {
 
 var outOfMemory = Result{Code: Failed, Said: true}
 
-// refuse refuses a step. A lease that is refused deletes nothing. Any other step is a meta set: memcached then
-// deletes what is there, perhaps a value that another request has just stored.
+// refuse refuses a step. A lease that is refused deletes nothing. Any other step is a meta set: memcached
+// then deletes the present item, perhaps a value that another request has just stored.
 func (w *world) refuse(s Step) {
 	w.refused++
 	if s.Action != Lease {
@@ -345,7 +345,7 @@ func (e *explorer) proceed(next world, of func(*world) *request, id int8, refuse
 	e.add(label, &next, wrong)
 }
 
-// over leaves of a write that has ended what later answers are compared with.
+// over keeps, of a write that has ended, the values with which later answers are compared.
 func (r *request) over() {
 	r.op, r.step, r.late, r.hit, r.phase, r.met = Op{}, Step{}, false, false, 0, 0
 }

@@ -22,7 +22,8 @@ func (r *Request) Kind(s Step) wire.Kind {
 }
 
 // Result returns the result of a step, from an owner's whole answer, and the client's answer if this step is
-// the last: nil if the step has no answer for the client. If the step has failed, it is the error.
+// the last: nil if the step has no answer for the client. If the step has failed, the client's answer is the
+// error.
 func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
 	var a wire.Answer
 	if !a.Parse(r.Kind(s), answer) || a.Code == wire.Broken {
@@ -116,16 +117,16 @@ func (r *Request) found(s Step, a *wire.Answer, answer []byte, hit bool) Result 
 	return Result{Code: Failed}
 }
 
-// expiresSoon tells whether the item expires as soon as a placeholder does: a client's item may have the same value. If
-// the answer doesn't say, it may.
+// expiresSoon tells whether the item expires as soon as a placeholder does: a client's item may have the same
+// value. If the answer doesn't say when, expiresSoon returns true.
 func expiresSoon(a *wire.Answer) bool {
 	text, ok := returned(a, 't')
 	ttl, err := strconv.ParseInt(string(text), 10, 64)
 	return !ok || err != nil || ttl >= 0 && ttl <= LeaseSeconds
 }
 
-// touched tells whether the step has changed when the item expires, that of a placeholder, too. Then only the place tells
-// them apart: an old owner has no placeholders.
+// touched tells whether the step has changed when the item expires, or the placeholder in its place. Then
+// only the owner tells an item from a placeholder: an old owner has no placeholders.
 func (r *Request) touched(s Step) bool {
 	if s.Action != Ask && s.Action != AskUpdate && s.Action != Guarded && s.Action != PeekAsked {
 		return false
@@ -372,8 +373,8 @@ func (r *Request) ttl() string {
 	return "-1"
 }
 
-// echo appends the parts of the request that an answer repeats, and what other appends for the other flags. A
-// key in base64 is left to the caller that passes the answer on; see wire.Echo.
+// echo appends the parts of the request that an answer repeats. other appends the answers to the other flags.
+// A key in base64 is left to the caller that passes the answer on; see wire.Echo.
 func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) []byte {
 	for flags := r.Flags(); ; {
 		var flag []byte
@@ -431,7 +432,7 @@ func (r *Request) Says(o Outcome) []byte {
 	return []byte("NOT_FOUND\r\n")
 }
 
-// noCAS appends what an ms that stores nothing answers if it is asked for the CAS value.
+// noCAS appends the CAS value of an ms that stores nothing, if the client asks for it.
 func (r *Request) noCAS(dst []byte, letter byte) []byte {
 	if letter == 'c' && r.Verb == wire.MetaSet {
 		return append(dst, " c0"...)
@@ -439,8 +440,8 @@ func (r *Request) noCAS(dst []byte, letter byte) []byte {
 	return dst
 }
 
-// won returns the answer to an mg with N that has found nothing: the client may store the item. This is not
-// recorded during a ring change, so other clients get the same answer.
+// won returns the answer to an mg with N that has found nothing: the client may store the item. During a ring
+// change members don't record that, so other clients get the same answer.
 func (r *Request) won() []byte {
 	dst := []byte("HD")
 	if r.Has('v') {

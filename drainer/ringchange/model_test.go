@@ -35,7 +35,7 @@ func accidents(k kind) scenario {
 	return s
 }
 
-// scenarios returns what two writers may do, each with a reader and movers. The short ones have found the
+// scenarios returns the steps of two writers, each with a reader and movers. The short ones have found the
 // most errors.
 func scenarios() (all []scenario) {
 	if !*long {

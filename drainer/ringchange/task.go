@@ -19,7 +19,7 @@ const (
 	// second.
 	leaseLimit = (LeaseSeconds - 2) * time.Second
 	// moveLimit bounds the age of a lease when an item is moved in its place. A flush of all members is sent
-	// twice, and relies on it.
+	// twice, and relies on this bound.
 	moveLimit = 250 * time.Millisecond
 )
 
@@ -28,8 +28,8 @@ type Task struct {
 	op    Op
 	mover *Mover // of a move
 	step  Step
-	// beforePeek is the step before a Peek. Its answer is the client's, if its item is no placeholder; said is that
-	// answer, and looked the item's CAS value, math.MaxUint64 if the answer has none.
+	// beforePeek is the step before a Peek. If its item is no placeholder, its answer is the client's. said
+	// is that answer, and looked is the item's CAS value, math.MaxUint64 if the answer has none.
 	beforePeek Step
 	looked     uint64
 	said       []byte
@@ -171,7 +171,7 @@ func (t *Task) Heard(now int64) Step {
 		switch {
 		case result.Code == Found && !t.peeked(result.CAS):
 			t.answer = t.answer[:0]
-			return t.take(t.beforePeek) // the answer was that of another item: a placeholder, perhaps
+			return t.take(t.beforePeek) // the answer was about another item, perhaps a placeholder
 		case result.Code == Found && len(t.said) > 0:
 			t.keep(t.said, Found)
 		case t.beforePeek.Action == Guarded && result.Code == Leased:
@@ -183,14 +183,14 @@ func (t *Task) Heard(now int64) Step {
 		if t.fetched, ok = t.request.Fetched(t.answer); !ok || t.tooOld(now) {
 			result.Code = Absent
 		}
-		t.answer = nil // it is a part of what was fetched
+		t.answer = nil // the fetched value is a part of this memory
 	}
 	t.answer = t.answer[:0]
 	return t.next(result)
 }
 
-// peeked tells whether a Peek has found the item of the answer before it. The answer to a get has no CAS value, but it had
-// a placeholder's value: if the item has it, too, a client has given it to the item.
+// peeked tells whether a Peek has found the item of the answer before it. The answer to a get has no CAS
+// value, but had a placeholder's value: if the item has the same value, a client has stored it.
 func (t *Task) peeked(cas uint64) bool {
 	if t.looked != math.MaxUint64 {
 		return cas == t.looked

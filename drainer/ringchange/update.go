@@ -1,6 +1,6 @@
 package ringchange
 
-// Updates, creates and upserts: requests that depend on what is there.
+// Updates, creates and upserts are requests that depend on the present item.
 
 // begin looks at the new owner first: an item there is the newer one, and a lease there means that another
 // request or a mover is working on the key.
@@ -42,7 +42,7 @@ func (o *Op) nextChange(r Result) Step {
 		if r.Code == Absent {
 			return o.done(Answered)
 		}
-		// The key was moved or is being moved, perhaps with its earlier value. So it is updated again there.
+		// The key was moved or is being moved, perhaps with its earlier value. So the request begins again.
 	case leasing:
 		if r.Code != Leased {
 			return o.step(looking, Look, New, 0)
@@ -56,13 +56,13 @@ func (o *Op) nextChange(r Result) Step {
 			return o.done(Answered)
 		}
 		if o.state == Finish {
-			return o.step(looking, Look, New, 0) // a lease also refuses it
+			return o.step(looking, Look, New, 0) // a placeholder may have refused it
 		}
 	case releasing:
 		return o.released(r.Code == Found)
 	case undoing:
 		if r.Code != Found {
-			return o.done(Answered) // another request has found it meanwhile
+			return o.done(Answered) // another request has found the item meanwhile
 		}
 	case erasing:
 		return o.done(Answered)

@@ -94,7 +94,7 @@ const (
 	writes    = writers * perWriter
 )
 
-// world is the whole state. It is comparable.
+// world is the whole state, and comparable.
 type world struct {
 	at     [2]item
 	cas    uint8 // the last one that was given
@@ -292,8 +292,8 @@ func (w *world) routers() int {
 	return len(w.phase)
 }
 
-// normal makes one of all states that go on alike. It renumbers the CAS values in the order in which they are
-// found, because only their equality matters, and has the router that is ahead first.
+// normal makes one state of all that go on alike. normal renumbers the CAS values in the order in which they
+// are found, because only their equality matters, and has the router that is ahead first.
 func (w *world) normal() {
 	w.phase[0], w.phase[1] = max(w.phase[0], w.phase[1]), min(w.phase[0], w.phase[1])
 	var names [256]uint8

@@ -19,7 +19,7 @@ const (
 )
 
 // answerLogin answers a request of a client that is not logged in. memcached's login in the text protocol is
-// a set whose value is user and password. data is what came after the request's line. The answer is empty if
+// a set whose value is user and password. data has the bytes after the request's line. The answer is empty if
 // more of the data block has to arrive first. block is how many bytes of data belong to the request.
 func answerLogin(r *wire.Request, data []byte, admits func(user, password []byte) bool) (answer string, block int) {
 	switch {

@@ -35,7 +35,7 @@ type reader struct {
 	out     *bufio.Scanner
 }
 
-// read is what it has read.
+// read has the values that were read.
 type read struct {
 	Many, One map[string]string
 	Error     string
@@ -105,7 +105,7 @@ func (v *versioned) set(t *testing.T, address string, done <-chan struct{}) {
 }
 
 // While a member is away, libraries miss its keys and nothing else: neither other keys of the same read, nor
-// the router. They never read an old value.
+// the router. Libraries never read an old value.
 func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -262,7 +262,7 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 		lenient.want("mg "+away+flags+"\r\n", want)
 		strict.want("mg "+away+flags+"\r\n", failed)
 	}
-	// In a ring change both of its owners would have to answer that they don't have it.
+	// In a ring change both owners would have to answer that they don't have the key.
 	change.want("get "+away+" "+here+"\r\n", hit+"END\r\n")
 	change.want("gat 0 "+away+"\r\n", "END\r\n")
 	for opcode, kind := range map[byte]string{0x00: "get", 0x0c: "getk", 0x1d: "gat"} {

@@ -30,7 +30,7 @@ func login(opcode byte, mechanism, data string) packet {
 	return packet{opcode: opcode, key: mechanism, value: data}
 }
 
-// Nothing is answered before a login by SASL PLAIN, and the password is not stored.
+// A client gets no answer before a login by SASL PLAIN, and the password is not stored.
 func TestABinaryClientLogsIn(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)

@@ -38,7 +38,7 @@ type app struct {
 	routers  []*conversation
 	requests *atomic.Int64
 	stop     *atomic.Bool
-	// values are the values that it has stored, by key; no other application changes these keys. "" is none.
+	// values are the application's values, by key; no other application changes these keys. "" is none.
 	values map[string]string
 }
 
@@ -55,7 +55,7 @@ func (a *app) ask(text string) string {
 	return a.routers[a.random.IntN(len(a.routers))].ask(text)
 }
 
-// own does something with a key that no other application changes: it always reads what it has last written.
+// own uses a key that no other application changes: it always reads its last written value.
 func (a *app) own(version int) error {
 	key := fmt.Sprintf("%s-%d", a.name, a.random.IntN(60))
 	value, want := a.values[key], func(found, missing string) string {
@@ -149,10 +149,9 @@ func (a *app) run(c *common) error {
 	return nil
 }
 
-// The cluster goes from 3 to 2 to 3 members under applications that know exactly what they have stored,
-// through two routers that learn of each state at different times. There is no miss, no old value, no error,
-// no lost increment, and no lock has two holders. Keys move because they are read, or because movers move
-// them.
+// The cluster goes from 3 to 2 to 3 members under applications that know their own values exactly, through
+// two routers that learn of each state at different times. There is no miss, no old value, no error, no lost
+// increment, and no lock has two holders. Keys move because they are read, or because movers move them.
 func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 	t.Parallel()
 	for _, movers := range []bool{false, true} {

@@ -226,7 +226,7 @@ func (c *client) Writable() { c.touch() }
 // HungUp is called by the loop.
 func (c *client) HungUp() { c.gone() }
 
-// flushed sends what it can, and then continues or ends.
+// flushed sends as much as it can, and then continues or ends.
 func (c *client) flushed() {
 	switch {
 	case !c.write(), c.ending && c.head == nil && c.unsent() == 0:
@@ -529,7 +529,7 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 		m, old := c.loop.owners(key)
 		if !c.prepare(r, key, m) || c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
-			return cap(b) - cap(key) // the key is asked for again
+			return cap(b) - cap(key) // a later call asks for the key
 		}
 		c.sent()
 		s := c.loop.slot()

@@ -204,7 +204,8 @@ func leftBehindIs(r *running) error {
 
 // In each state of a ring change, a router stops reading tables, while another one goes through all remaining
 // states, each as early as possible. The first router answers with the latest value or refuses, keys whose
-// owner stays later than others, and in the end it refuses all requests. When it gets the table, it serves again.
+// owner stays later than others, and in the end refuses all requests. When the first router gets the table,
+// it serves again.
 func TestARouterThatIsCutOffServesNothingOld(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Stable; state <= ringchange.Finish; state++ {

@@ -35,7 +35,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	if single != nil {
 		j.Task = ringchange.OfRead(r, s.key, state, without)
 	} else {
-		text := c.body // if it is set, it is complete, and belongs to the job from now on
+		text := c.body // a body is complete, and belongs to the job from now on
 		if text == nil {
 			text = append(append(bytes.Clone(r.Line), "\r\n"...), data...)
 		}
@@ -152,7 +152,7 @@ func (j *job) reconnected() bool {
 	return false
 }
 
-// unavailable returns the error if an owner has not answered; why is its reason, if there is one.
+// unavailable returns the error if an owner has not answered. why is the owner's reason, if there is one.
 func (j *job) unavailable(why string) string {
 	if j.outdated() {
 		return answerLate

@@ -22,8 +22,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A router that starts while a new member isn't up serves the items of the old one. It has acknowledged the
-// table when the new member is connected.
+// A router that starts while a new member isn't up serves the items of the old one. The router acknowledges
+// the table when the new member is connected.
 func TestARouterStartsInAChangeWhoseNewMemberIsNotUp(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)

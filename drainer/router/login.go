@@ -32,8 +32,8 @@ func (c *client) logIn(b []byte) int {
 	return n + block
 }
 
-// loginPeriod is how often the file with the logins is looked at, and read if it has changed. That doesn't happen at a
-// login, because an event loop does not wait for files.
+// loginPeriod is how often the file with the logins is looked at, and read if it has changed. A login reads
+// no file, because an event loop does not wait for files.
 const loginPeriod = time.Second
 
 // logins are the accepted logins.
@@ -60,7 +60,7 @@ func (l *logins) read() {
 	l.known.Store(&all)
 }
 
-// keep reads them periodically until ctx ends.
+// keep reads the logins periodically until ctx ends.
 func (l *logins) keep(ctx context.Context) {
 	if l.config.Logins == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// loop serves a part of the clients, over its own connections to the members. It carries out a request
+// loop serves a part of the clients, over its own connections to the members. A loop carries out a request
 // without another goroutine.
 type loop struct {
 	router *Router
@@ -40,8 +40,8 @@ type loop struct {
 	offered  int64  // when next was offered, in the loop's clock
 	old, new []*member
 	epochs   fence.Epochs
-	// refusesMoved means that keys that may have moved are refused, refusesAll that all keys are. refuser is
-	// then their owner.
+	// refusesMoved means that the loop refuses keys that may have moved, refusesAll that it refuses all keys.
+	// refuser is then their owner.
 	refusesMoved, refusesAll bool
 	refuser                  *member
 	// waiting are the jobs that wait for another request's lease.
@@ -56,7 +56,7 @@ type loop struct {
 	// held is how many bytes are kept for clients and members, and coming how many more will be for blocks
 	// whose lines were read. maxMemory is the configuration's.
 	held, coming, maxMemory int
-	// carried is the loop's share of the memory of the goroutines that carry connections. It is a part of
+	// carried is the loop's share of the memory of the goroutines that carry connections, which is a part of
 	// held.
 	carried int
 	// draining means that connections are closed when their answers are sent.

@@ -45,7 +45,7 @@ type member struct {
 	traffic     status.Traffic
 	// failures bounds the logged failures.
 	failures status.Seldom
-	// keepsCAS means that it accepts the CAS value for an item (memcached 1.6.27 and later).
+	// keepsCAS means that the member accepts the CAS value for an item (memcached 1.6.27 and later).
 	keepsCAS bool
 	// refusal is the answer of a member that is never up.
 	refusal string
@@ -196,7 +196,7 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 		return false // the answer has another key than was asked for, and must not be passed on
 	case s.kind == wire.Values && a.Code == wire.End && s.outcome == wire.Value:
 		s.hidden = s.more
-	case s.job != nil: // it gets the whole answer
+	case s.job != nil: // the job gets the whole answer
 		if s.outcome = a.Code; m.loop.crowded(s, a.Block) {
 			s.job.crowded()
 			s.hidden = true

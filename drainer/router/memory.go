@@ -36,7 +36,7 @@ func (l *loop) weigh() {
 	l.carried = share
 }
 
-// piece returns how many bytes are read from a client at once. They may have to be kept.
+// piece returns how many bytes are read from a client at once. The loop may have to keep all of them.
 func (l *loop) piece() int {
 	if l.held > l.maxMemory {
 		return eventloop.Usual
@@ -52,7 +52,7 @@ func (l *loop) crowded(s *slot, block int) bool {
 	}
 	switch c := s.client; {
 	case c == nil || c.head != s:
-	case block <= smallBlock && c.unsent() <= eventloop.Usual: // it is sent at once, and makes room
+	case block <= smallBlock && c.unsent() <= eventloop.Usual: // the block is sent at once, and makes room
 		return false
 	case c.unsent() <= clientBacklog:
 		block = min(block, smallBlock+1)
@@ -153,7 +153,7 @@ func (c *client) collectOn() bool {
 	r := &c.loop.request
 	line := r.Parse(c.body)
 	left := c.size - len(c.body)
-	if left > 0 { // it grows in steps, so that announced bytes take no room before they arrive
+	if left > 0 { // body grows in steps, so that announced bytes take no room before they arrive
 		if n := min(c.size, 2*len(c.body)); c.loop.room(n - len(c.body)) {
 			c.body = append(make([]byte, 0, n), c.body...)
 			c.count()
@@ -169,7 +169,7 @@ func (c *client) collectOn() bool {
 }
 
 // refuse refuses a request because there is no room for the rest of its data block, left bytes. refuse
-// returns the length of the request's line, 0 if the client has to wait for a member. Like memcached, it
+// returns the length of the request's line, 0 if the client has to wait for a member. Like memcached, refuse
 // deletes the older value that a set was to replace.
 func (c *client) refuse(r *wire.Request, line, left int, answer string) int {
 	if (r.Verb == wire.Set || r.Verb == wire.MetaSet) && !c.erase(r) {
@@ -199,7 +199,7 @@ func (c *client) erase(r *wire.Request) bool {
 	switch {
 	case old != nil:
 		body := c.body
-		c.body = nil // it belongs to another request
+		c.body = nil // body belongs to another request
 		c.moving(&d, s, nil, nil, m, old)
 		c.body = body
 	case !m.up:

@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// asksFor configures a router that asks the source for what it misses.
+// asksFor configures a router that asks the source for missed keys.
 func asksFor(source router.Ring) router.Config {
 	return router.Config{OnMiss: &onmiss.Config{Timeout: wait.Long, Find: func(context.Context) (router.Ring, error) { return source, nil }}}
 }
@@ -43,8 +43,9 @@ func asks(t *testing.T, c *conversation, key, want string) {
 	})
 }
 
-// A router asks the source for what members miss, and keeps it, with flags and time to live. What a client has stored or
-// deleted at any router never comes back from the source, not even when it has expired; the source keeps all of it.
+// A router asks the source for missed keys, and keeps the items, with flags and time to live. A key that a
+// client has stored or deleted at any router never comes back from the source, not even when it has expired;
+// the source keeps all of its items.
 func TestWhatMembersMissComesFromTheSource(t *testing.T) {
 	t.Parallel()
 	source, targets := members(t, 2), members(t, 2)
@@ -66,13 +67,13 @@ func TestWhatMembersMissComesFromTheSource(t *testing.T) {
 	if ttl := a.ask("mg read t\r\n"); !livesFor(ttl, 1000) {
 		t.Errorf("the time to live: %q", ttl)
 	}
-	// Updates depend on what is there.
+	// Updates depend on the present item.
 	a.want("incr count 2\r\n", "7\r\n")
 	a.want("append appended 0 0 1\r\n6\r\n", "STORED\r\n")
 	b.want("get appended\r\n", "VALUE appended 7 2\r\n56\r\nEND\r\n")
 	a.want("add added 0 0 1\r\n9\r\n", "NOT_STORED\r\n")
 	a.want("gat 100 touched\r\n", "VALUE touched 7 1\r\n5\r\nEND\r\n")
-	// Neither router brings back what was deleted, or stored, at the other one.
+	// Neither router brings back a key that was deleted, or stored, at the other one.
 	a.want("delete deleted\r\n", "NOT_FOUND\r\n")
 	b.want("get deleted\r\n", "END\r\n")
 	a.want("delete read\r\n", "DELETED\r\n")
@@ -118,7 +119,7 @@ func TestNoOldValueComesFromTheSourceUnderLoad(t *testing.T) {
 				direct = append(direct, dial(t, m.Address()))
 			}
 			random := rand.New(rand.NewPCG(uint64(n), 2))
-			// has is what each key of this client has: -1 nothing, and 0 the source's.
+			// has is the value of each key of this client: -1 nothing, and 0 the source's.
 			has := map[int]int{}
 			for version := 1; version <= rounds; version++ {
 				k, c := random.IntN(keys/clients)*clients+n, at[random.IntN(2)]
@@ -285,7 +286,7 @@ func TestASourceOfAnotherVersionTellsTheTimeToLive(t *testing.T) {
 	}
 }
 
-// What the binary protocol misses comes from the source, too; and what it deletes stays deleted.
+// Keys that the binary protocol misses come from the source, too; and keys that it deletes stay deleted.
 func TestBinaryClientsMissFromTheSource(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestWhatMembersMissComesFromTheSource")
@@ -307,7 +308,7 @@ func TestBinaryClientsMissFromTheSource(t *testing.T) {
 	}
 }
 
-// While the owners change, nothing comes from the source, and what is written stays newer than the source's.
+// While the owners change, nothing comes from the source, and written values stay newer than the source's.
 func TestNothingComesFromTheSourceDuringARingChange(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestWhatMembersMissComesFromTheSource")

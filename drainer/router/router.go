@@ -1,10 +1,10 @@
 // Package router is a stateless router for memcached's text and binary protocols: applications have one
 // address, and the router asks each key's owner among the members.
 //
-// A loop for each CPU serves a part of the clients with epoll. It has one connection to each member, which
-// all of its clients share, and carries out a request from the client's bytes to the answer's without another
-// goroutine. Goroutines do what may block: they connect, resolve names, use TLS, and translate the binary
-// protocol.
+// A loop for each CPU serves a part of the clients with epoll. A loop has one connection to each member,
+// which all of its clients share, and carries out a request from the client's bytes to the answer's without
+// another goroutine. Goroutines do what may block: they connect, resolve names, use TLS, and translate the
+// binary protocol.
 package router
 
 import (
@@ -32,7 +32,7 @@ type Config struct {
 	Dialer memcache.Dialer
 	// TLS returns the configuration for a client's new connection; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins returns the accepted logins; nil accepts clients without a login. It is called every second.
+	// Logins returns the accepted logins; nil accepts clients without a login. Logins is called every second.
 	Logins func() ([]contract.Login, error)
 	// Loops is the number of threads that serve clients.
 	Loops int
@@ -75,7 +75,8 @@ type Config struct {
 	LeftBehind time.Duration
 	// LookPeriod is the approximate time between two looks at a member.
 	LookPeriod time.Duration
-	// OnMiss is the cache that is asked for what the members miss; nil for none. The router sets what it knows itself.
+	// OnMiss is the cache that is asked for missed keys; nil for none. The router sets the fields of OnMiss
+	// that it knows itself.
 	OnMiss *onmiss.Config
 	// Logf logs a line for people.
 	Logf func(format string, args ...any)

@@ -310,7 +310,7 @@ func anyRequest(random *rand.Rand) string {
 		}
 		return "mg " + key() + flags("vqktTsfOcN") + "\r\n"
 	case 11, 12:
-		// With two errors in one request, it is not defined which of them is found first.
+		// With two errors in one request, either may be found first.
 		if random.IntN(2) == 0 {
 			return block("ms "+key()+" %d"+flags("qkTOcI"), value())
 		}

@@ -146,7 +146,7 @@ func TestAKeyMayBeNoreply(t *testing.T) {
 	})
 }
 
-// Keys in base64 come back as they were written, whichever client has made the item, and in whichever way.
+// A key in base64 comes back in its written form, whichever client has made the item, and in whichever way.
 func TestAKeyInBase64ComesBackAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {

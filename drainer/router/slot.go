@@ -14,7 +14,7 @@ type slot struct {
 	client *client // nil when the client has gone
 	verb   wire.Verb
 	kind   wire.Kind
-	// key is the key as it was sent to the member, for a classic read and a meta command with an echo.
+	// key is the key in the request to the member, for a classic read and a meta command with an echo.
 	key []byte
 	// absent is the answer to a meta read if there is no item; empty if it repeats nothing of the request.
 	absent []byte
@@ -39,7 +39,7 @@ type slot struct {
 	asked, again []byte
 
 	lenient bool // a failed read is answered as a miss
-	missed  bool // the read was answered so
+	missed  bool // the read was answered as a miss
 	quiet   bool // some answers to the request are hidden
 	silent  bool // all answers are hidden: the request is the router's own
 	more    bool // more keys of the same read follow, so there is no END yet
@@ -48,17 +48,18 @@ type slot struct {
 	done    bool
 	pending bool // a member has yet to answer it
 
-	// job is set if this is a step of it; then there is no client.
+	// job is set if this is a step of a job; then there is no client.
 	job *job
-	// epoch is that of the table with which the request began, which counts it until it is answered.
+	// epoch is that of the table with which the request began. The epoch counts the request until it is
+	// answered.
 	epoch *fence.Epoch
 }
 
 // slotBytes is the size of a slot without its key.
 const slotBytes = int(unsafe.Sizeof(slot{}))
 
-// memory is how many bytes the slot takes. They count in loop.held while its client waits: one silent member
-// holds up all later answers, even those that have no bytes to keep.
+// memory is how many bytes the slot takes. These bytes count in loop.held while the slot's client waits: one
+// silent member holds up all later answers, even those that have no bytes to keep.
 func (s *slot) memory() int {
 	return slotBytes + cap(s.key) + cap(s.absent) + cap(s.asked) + cap(s.again)
 }

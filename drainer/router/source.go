@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// prepare makes sure that a request may be sent, if another cache is asked for what the members miss (package onmiss).
+// prepare makes sure that a request may be sent, if another cache is asked for missed keys (package onmiss).
 // prepare returns false if the client has to wait.
 func (c *client) prepare(r *wire.Request, key []byte, owner *member) bool {
 	source := c.loop.router.source
@@ -30,7 +30,7 @@ func (c *client) prepare(r *wire.Request, key []byte, owner *member) bool {
 	return false
 }
 
-// sent ends what prepare began, and returns why the request must not be sent.
+// sent ends the work of prepare, and returns why the request must not be sent.
 func (c *client) sent() (why string) {
 	if c.unprepared != nil {
 		why = "SERVER_ERROR " + contract.OneLine(c.unprepared) + "\r\n"

@@ -13,14 +13,14 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// A stats command is answered with the router's own counts of requests, and with the members' sums of what is
-// stored. Monitoring tools also ask for the kinds settings, items and slabs, and report a server that doesn't know
-// them as down. The loop goes on while the members are asked.
+// The router answers a stats command with its own counts of requests, and with the members' sums of what is
+// stored. Monitoring tools also ask for the kinds settings, items and slabs, and report a server that doesn't
+// know these kinds as down. The loop goes on while the members are asked.
 
 const (
 	// statsPatience is how long a member may take to answer. One that doesn't is not in the sums.
 	statsPatience = 2 * time.Second
-	// statsRead is how many members' answers are read at once. One may take 200 KiB.
+	// statsRead is how many members' answers are read at once. One answer may take 200 KiB.
 	statsRead = 8
 	// statsKept is how long answers are kept, so that many clients that ask cost members no more than one.
 	statsKept = time.Second
@@ -30,13 +30,13 @@ const (
 type membersStats struct {
 	at   time.Time
 	sums map[string]string
-	// waiting are the clients that wait for an answer: what each is told with. While there are any, a goroutine
-	// asks the members, or finds that it need not.
+	// waiting are the functions that give clients their answer. While there are any, a goroutine asks the
+	// members, or finds that it need not.
 	mu      sync.Mutex
 	waiting []func(answer string)
 }
 
-// newMembersStats returns what is known of each kind: nothing.
+// newMembersStats returns the sums before any member was asked.
 func newMembersStats() map[string]*membersStats {
 	return map[string]*membersStats{"": {}, "settings": {}, "items": {}, "slabs": {}}
 }
@@ -125,7 +125,8 @@ func statsAnswer(all map[string]string) string {
 	return b.String() + wire.AnswerEnd
 }
 
-// askMembers returns the sums of the members that answer; of settings, the answer of the first one on the list.
+// askMembers returns the sums of the members that answer. For settings, it returns the answer of the first
+// member on the list.
 func (r *Router) askMembers(kind string) map[string]string {
 	m := r.membersStats[kind]
 	if time.Since(m.at) < statsKept {
@@ -166,7 +167,7 @@ func (r *Router) askMember(kind, address string, reading chan struct{}, told fun
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	reading <- struct{}{} // those before it have answered a moment ago, and take no longer than ctx
+	reading <- struct{}{} // earlier members have answered a moment ago, and take no longer than ctx
 	defer func() { <-reading }()
 	if answer, err := conn.Stats(kind); err == nil {
 		told(answer)

@@ -8,7 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// stream is a socket of a loop with its unsent output. It has buffers only while there is something in them.
+// stream is a socket of a loop with its unsent output. A stream has a buffer only while there are bytes in
+// the buffer.
 type stream struct {
 	loop *loop
 	fd   int
@@ -21,7 +22,7 @@ type stream struct {
 	in []byte
 	// dirty means that the loop flushes it when the round is over.
 	dirty bool
-	// reads and writes are what epoll waits for.
+	// reads and writes are the events that epoll waits for.
 	reads, writes bool
 	closed        bool
 }
@@ -41,7 +42,7 @@ func (s *stream) buffer() {
 	}
 }
 
-// flush writes what it can. flush returns false if the connection is broken.
+// flush writes as much as it can. flush returns false if the connection is broken.
 func (s *stream) flush() bool {
 	for s.sent < len(s.out) {
 		n, err := unix.Write(s.fd, s.out[s.sent:])
@@ -89,8 +90,8 @@ func (s *stream) watch(reads, writes bool) {
 	}
 }
 
-// read returns the received bytes, with at most most new ones: nil if there is nothing yet. They are valid
-// until the next call of any stream of the loop.
+// read returns the received bytes, with at most most new ones: nil if there is nothing yet. The bytes are
+// valid until the next call of any stream of the loop.
 func (s *stream) read(most int) (b []byte, ok bool) {
 	room := s.loop.input
 	if len(s.in) > len(room)/2 { // a read of thousands of keys
@@ -131,7 +132,7 @@ func (s *stream) keep(b []byte) {
 		s.in = nil
 		return
 	}
-	if cap(s.in) > 0 && &b[0] == &s.in[:1][0] { // it is there already
+	if cap(s.in) > 0 && &b[0] == &s.in[:1][0] { // b is there already
 		s.in = s.in[:len(b)]
 		return
 	}

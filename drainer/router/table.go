@@ -15,13 +15,13 @@ import (
 // Ring is a ring of a table.
 type Ring = fence.Ring
 
-// Table is what a router is told about the rings.
+// Table tells a router about the rings.
 type Table = fence.Table
 
 // answerLate is the answer for keys that other routers may ask another member for.
 const answerLate = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
 
-// Apply takes a new table. It is used for new requests.
+// Apply takes a new table, for new requests.
 func (r *Router) Apply(t *Table) error {
 	if err := t.Follows(r.table.Load()); err != nil {
 		return err
@@ -85,11 +85,12 @@ func (l *loop) unconnected(t *Table) *member {
 	return nil
 }
 
-// adopt makes the next table the loop's, if its members are connected, and forgets members that it doesn't
-// name. The first table is taken at once. In Prepare this router may not act as in Stable, because others may
-// have gone on to Settle. So it serves what the old owners have, and acknowledges when the new ones are
-// connected. Once it has known of a later table than its own, it waits for them only as long as the others
-// may be waited for. After that, keys of members that it can't reach get errors.
+// adopt makes the next table the loop's, if its members are connected, and forgets members that the table
+// doesn't name. The first table is taken at once. In Prepare this router may not act as in Stable, because
+// others may have gone on to Settle. So the router serves what the old owners have, and acknowledges when the
+// new ones are connected. Once the router has known of a later table than its own, it waits for the new
+// owners only as long as the others may be waited for. After that, keys of members that it can't reach get
+// errors.
 func (l *loop) adopt() {
 	bound := l.router.config.LeftBehind
 	waits := l.table != nil && l.now-l.offered < int64(bound) && l.router.fence.SeenLaterThan(l.table.Number) < bound
@@ -161,7 +162,7 @@ func (l *loop) leave() {
 	l.members.leaving = kept
 }
 
-// owners returns a key's owner. If the owner changes, it returns the new one and the old one.
+// owners returns a key's owner. If the owner changes, owners returns the new one and the old one.
 func (l *loop) owners(key []byte) (owner, old *member) {
 	l.sketch.See(key)
 	if l.refusesAll {
@@ -177,9 +178,10 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 	return owner, old
 }
 
-// refuses tells which keys a router refuses if it has known of a later table than its own for the time behind.
-// After the bound it refuses keys that may have moved. It refuses all keys if it can't know which have moved: in
-// Stable, and after twice the bound, because there may be another ring change.
+// refuses tells which keys a router refuses if it has known of a later table than its own for the time
+// behind. After the bound the router refuses keys that may have moved. The router refuses all keys if it
+// can't know which have moved: in Stable, and after twice the bound, because there may be another ring
+// change.
 func refuses(s ringchange.State, behind, bound time.Duration, mustLook bool) (moved, all bool) {
 	moved = mustLook || behind >= bound
 	return moved, moved && (s == ringchange.Stable || behind >= 2*bound)
@@ -235,7 +237,7 @@ func (l *loop) acknowledged() (number int64, why string) {
 	if m := l.unconnected(l.next); m != nil {
 		return number, "member " + m.address + ": " + m.down
 	}
-	if m := l.unconnected(l.table); m != nil { // it is the first table
+	if m := l.unconnected(l.table); m != nil { // this is the first table
 		return 0, "member " + m.address + ": " + m.down
 	}
 	return number, why

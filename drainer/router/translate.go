@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// translate makes goroutines serve the application, which has sent first, in the binary protocol. They talk
-// to this client in text, over a pair of sockets.
+// translate makes goroutines serve the application, which has sent first, in the binary protocol. The
+// goroutines talk to this client in text, over a pair of sockets.
 func (c *client) translate(first []byte) {
 	r := c.loop.router
 	application, err := eventloop.Copy(c.fd)

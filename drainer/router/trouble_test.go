@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// keyOf returns a key that this member owns. It finds the key by storing keys through the router.
+// keyOf returns a key that this member owns. keyOf finds the key by storing keys through the router.
 func keyOf(t *testing.T, routed *conversation, m *memcachedtest.Server) string {
 	t.Helper()
 	direct := dial(t, m.Address())
@@ -90,8 +90,8 @@ func held(t *testing.T, r *running) int {
 	return r.Report().Held
 }
 
-// For a client that asks and doesn't read, the router keeps no more than its bound. Other clients are served,
-// and the client's answers are complete or errors when it reads.
+// For a client that asks and doesn't read, the router keeps no more than its bound. Other clients are served.
+// When the client reads, its answers are complete, or errors.
 func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)

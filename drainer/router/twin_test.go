@@ -12,7 +12,7 @@ import (
 )
 
 // A name may lead to another member for a while. In a ring change, the router would delete at one of the two
-// what it has stored at the other. So it asks neither, and their items stay.
+// what it has stored at the other. So the router asks neither, and their items stay.
 func TestTwoNamesOfOneMemberLoseNoValue(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)

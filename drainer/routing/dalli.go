@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// dalli is Dalli, Ruby's client: 160 points a server, the first four bytes of
-// SHA1("host:port:i") as a big-endian number; a key, with its namespace, hashes
-// to its CRC-32 and belongs to the last point at or before that.
+// dalli is Dalli, Ruby's client: 160 points a server, the first four bytes of SHA1("host:port:i") as a
+// big-endian number. A key hashes, with its namespace, to its CRC-32, and belongs to the last point at or
+// before that hash.
 //
 // Source: Dalli's ring.rb and key_manager.rb.
 func init() {

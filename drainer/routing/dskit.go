@@ -7,9 +7,8 @@ import (
 	"github.com/facette/natsort"
 )
 
-// dskit is Grafana's dskit, the client in Loki, Mimir and Tempo: jump hash of
-// the key's XXH64 over the servers, which it sorts naturally by "host:port",
-// with the library that is used here too.
+// dskit is Grafana's dskit, the client in Loki, Mimir and Tempo. dskit sorts the servers naturally by
+// "host:port", and applies jump hash to the key's XXH64, with the library that is used here too.
 //
 // Source: dskit's cache/memcached_server_selector.go and jump_hash.go.
 func init() {

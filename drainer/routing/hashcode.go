@@ -2,8 +2,8 @@ package routing
 
 import "unicode/utf8"
 
-// hashCode is java.lang.String.hashCode of a key in UTF-8: it runs over the
-// UTF-16 units of the string, a character outside the basic plane being two.
+// hashCode is java.lang.String.hashCode of a key in UTF-8: it runs over the UTF-16 units of the string. A
+// character outside the basic plane has two.
 func hashCode(key []byte) uint32 {
 	var h uint32
 	for len(key) > 0 {

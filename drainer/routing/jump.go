@@ -1,8 +1,7 @@
 package routing
 
-// jump is Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash
-// Algorithm" (2014), figure 1: it maps a 64-bit hash to one of n buckets so
-// that adding bucket n moves only what bucket n gets.
+// jump is Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm" (2014), figure 1. jump maps
+// a 64-bit hash to one of n buckets so that adding bucket n moves only what bucket n gets.
 func jump(hash uint64, n int) int {
 	var b, j int64 = -1, 0
 	for j < int64(n) {

@@ -2,17 +2,14 @@ package routing
 
 import "strconv"
 
-// libmemcached is libmemcached with its defaults: Jenkins's one-at-a-time hash
-// of the key, modulo the number of servers, in list order. So are pylibmc and
-// php-memcached without options.
+// libmemcached is libmemcached with its defaults: Jenkins's one-at-a-time hash of the key, modulo the number
+// of servers, in list order. pylibmc and php-memcached without options are the same.
 //
-// libmemcached-ketama is its consistent distribution
-// (MEMCACHED_BEHAVIOR_KETAMA): a hundred points a server, "host-i", or
-// "host:port-i" where the port isn't memcached's. One hash serves the points
-// and the keys.
+// libmemcached-ketama is its consistent distribution (MEMCACHED_BEHAVIOR_KETAMA): a hundred points a server,
+// "host-i", or "host:port-i" if the port isn't memcached's. Points and keys have the same hash.
 //
-// Source: libmemcached's hosts.cc (update_continuum), hash.cc (dispatch_host)
-// and libhashkit's one_at_a_time.cc.
+// Source: libmemcached's hosts.cc (update_continuum), hash.cc (dispatch_host) and libhashkit's
+// one_at_a_time.cc.
 func init() {
 	register("libmemcached", func(servers []Server) (Owner, error) {
 		return oneAtATimeModulo(len(servers)), nil

@@ -15,10 +15,9 @@ func init() {
 	})
 }
 
-// weightedDigests is the number of MD5 digests, of four points each, that
-// libmemcached gives to each of n servers of equal weight: 40, but 39 for some
-// n, because it computes in float32. The steps and their types are the
-// source's; rounding any of them elsewhere gives another ring.
+// weightedDigests is the number of MD5 digests, of four points each, that libmemcached gives to each of n
+// servers of equal weight: 40, but 39 for some n, because it computes in float32. The steps and their types
+// are the source's. To round any of them elsewhere gives another ring.
 func weightedDigests(n int) int {
 	const pointsPerServer = 160
 	share := float32(1) / float32(n)

@@ -31,8 +31,8 @@ const (
 	furcShift = 23
 )
 
-// furcHash walks down a binary tree of m leaves by the bits of the key's hash. If the leaf doesn't exist, it
-// tries again from that depth. m is at least 2.
+// furcHash walks down a binary tree of m leaves by the bits of the key's hash. If the leaf doesn't exist,
+// furcHash tries again from that depth. m is at least 2.
 func furcHash(key []byte, m uint32) uint32 {
 	b := furcBits{hash: murmurHash64A(key, furcSeed)}
 	depth := uint32(bits.Len32(m - 1))

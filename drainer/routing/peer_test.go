@@ -23,7 +23,7 @@ type question struct {
 	from, to int
 }
 
-// asker returns, for each question, the index of the server of each of its keys.
+// asker returns, for each question, the indexes of the servers of its keys.
 type asker func(t *testing.T, client string, questions []question, keys [][]byte) [][]int
 
 // library is a client library behind a program in testdata (peer.py describes the protocol).
@@ -104,7 +104,7 @@ func answers(t *testing.T, out []byte, questions []question) [][]int {
 	return all
 }
 
-// peer describes how one client is asked, and what it can be asked.
+// peer describes how one client is asked, and which questions it can answer.
 type peer struct {
 	ask asker
 	// keys are of the kind that the client supports: "any" bytes that a key may have, or "utf8".

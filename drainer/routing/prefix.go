@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// prefixless are the clients that hash a key without the prefix that they
-// write before it (libmemcached's MEMCACHED_CALLBACK_PREFIX_KEY, php's
-// OPT_PREFIX_KEY, pymemcache's key_prefix). All others hash what they send.
+// prefixless are the clients that hash a key without the prefix that they write before it (libmemcached's
+// MEMCACHED_CALLBACK_PREFIX_KEY, php's OPT_PREFIX_KEY, pymemcache's key_prefix). All others hash the key that
+// they send.
 var prefixless []string
 
 func hashWithoutPrefix(clients ...string) { prefixless = append(prefixless, clients...) }

@@ -11,7 +11,7 @@ import (
 //
 // The hash uses the lowest byte of each Python character. Keys are str, so the bytes that memcached has are
 // decoded first; a key that isn't UTF-8 was given as bytes. pymemcache-bytes is for applications that give
-// all their keys as bytes: those are hashed as Python prints them, b'key'.
+// all their keys as bytes: such keys are hashed as Python prints them, b'key'.
 //
 // Source: pymemcache's client/hash.py, client/rendezvous.py and
 // client/murmur3.py.
@@ -42,7 +42,7 @@ func newRendezvous(servers []Server, bytesKeys bool) rendezvous {
 
 func (r rendezvous) Owner(key []byte) int {
 	// A host's longest name fits, with memcached's longest key, each byte of which is written as four. Longer
-	// texts are hashed all the same.
+	// texts are hashed, too.
 	var keyBuf [1024]byte
 	var buf [1024 + 512]byte
 	if r.bytesKeys || !utf8.Valid(key) {

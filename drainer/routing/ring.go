@@ -14,7 +14,8 @@ type point struct {
 	server uint32
 }
 
-// ring finds the first point at or after a hash, wrapping at the end: all ketama clients use this lookup.
+// ring finds the first point at or after a hash; after the last point comes the first. All ketama clients use
+// this lookup.
 type ring []point
 
 // newRing sorts the points by hash. If two servers have the same point, the earlier one

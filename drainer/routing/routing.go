@@ -18,7 +18,7 @@ const DefaultPort = 11211
 
 // Server is one entry of a client's list of servers.
 type Server struct {
-	// Name is what the client calls the server: an alias, or another HOST or HOST:PORT. If it is empty, the
+	// Name is the client's name for the server: an alias, or another HOST or HOST:PORT. If it is empty, the
 	// client uses Host and Port.
 	Name string
 	// Host and Port are where the server is dialled.

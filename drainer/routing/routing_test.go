@@ -11,7 +11,7 @@ func twoServers() []Server {
 	return []Server{{Host: "a", Port: DefaultPort}, {Host: "b", Port: DefaultPort}}
 }
 
-// The error names what is wrong; nothing is guessed.
+// The error names the cause; nothing is guessed.
 func TestServersThatCannotBeRoutedToAreAnError(t *testing.T) {
 	tests := map[string]struct {
 		client  string

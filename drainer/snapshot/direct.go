@@ -41,7 +41,7 @@ func openDirect(path string, flags int, mode os.FileMode) (*direct, error) {
 }
 
 // giveUp tells whether an error means that the file system doesn't support direct I/O after all. From then on
-// the file goes through the page cache. Several workers may call it at the same time.
+// the file goes through the page cache. Several workers may call giveUp at the same time.
 func (d *direct) giveUp(err error) bool {
 	if !errors.Is(err, unix.EINVAL) {
 		return false

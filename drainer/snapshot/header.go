@@ -108,7 +108,7 @@ func (h *Header) UsedPages() []int32 {
 	return pages
 }
 
-// encode returns the header as it is written to the file, and its checksum.
+// encode returns the header's bytes, padded to whole blocks, and its checksum.
 func (h *Header) encode() ([]byte, uint32, error) {
 	body, err := json.Marshal(h)
 	if err != nil {

@@ -28,7 +28,7 @@ func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) err
 	if !ok {
 		return fmt.Errorf("load %T: not a file", s.file)
 	}
-	// This opens the same file again, whatever its name is now.
+	// /proc/self/fd opens the same file again, whatever its name is now.
 	in, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("open the save again: %w", err)

@@ -73,7 +73,7 @@ func (s *Save) Lacks() (missing, all int) {
 	return s.index.missing(), int(s.usedPages())
 }
 
-// Unknown is why the missing pages can't be determined now; nil if they can.
+// Unknown returns why the missing pages can't be determined now; nil if they can.
 func (s *Save) Unknown() error {
 	return s.index.rebuild()
 }
@@ -88,7 +88,7 @@ func (s *Save) Items() (int64, bool) {
 }
 
 // Rate returns how many bytes per second were written; 0 unknown. The rate of a save of less than a second is
-// unknown: the disk is not what took most of that time.
+// unknown: the disk did not take most of that time.
 func (s *Save) Rate() int64 {
 	const least = 1000 // milliseconds
 	if s.index.rebuild() != nil || s.index.elapsed < least {
@@ -148,7 +148,7 @@ func (s *Save) pastCache() io.ReaderAt {
 	}
 	s.direct = s.file
 	if file, ok := s.file.(*os.File); ok {
-		// This opens the same file again, whatever its name is now.
+		// /proc/self/fd opens the same file again, whatever its name is now.
 		if d, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0); err == nil {
 			s.direct = d
 		}
@@ -206,7 +206,7 @@ func (s *Save) hold(page int, offset int64) error {
 // Close closes the file.
 func (s *Save) Close() error {
 	if s.begun {
-		s.advise(linux.DontNeed) // it is not read again soon
+		s.advise(linux.DontNeed) // the file is not read again soon
 	}
 	var err error
 	if d, ok := s.direct.(*direct); ok {

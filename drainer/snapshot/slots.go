@@ -37,7 +37,7 @@ type entry struct {
 	items uint32 // unknownItems if unknown
 }
 
-// storedItems returns the number of items as it is stored in the file.
+// storedItems returns the number of items in the form of the file.
 func (e entry) storedItems() uint64 {
 	if e.items == unknownItems {
 		return math.MaxUint64

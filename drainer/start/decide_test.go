@@ -288,7 +288,7 @@ func TestEverySituationIsDecidedAsTheTableSays(t *testing.T) {
 	}
 }
 
-// In every situation, what does not come back is also reported.
+// In every situation, items that do not come back are also reported.
 func TestNothingOutdatedComesBack(t *testing.T) {
 	n := 0
 	for _, s := range situations() {
@@ -325,7 +325,7 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 	}
 }
 
-// The message about a start names the cause and what happens to the items.
+// The message about a start names the cause and the items' fate.
 func TestAStartNamesItsCauseAndWhatBecomesOfTheItems(t *testing.T) {
 	mapped := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough", "yes"}
 	for want, change := range map[string]func(s *situation){

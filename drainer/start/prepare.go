@@ -35,7 +35,7 @@ func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*vol
 	return manifest, nil
 }
 
-// decideAndDo carries a decision out. If the save turns out to be damaged, it decides again.
+// decideAndDo carries a decision out. If the save turns out to be damaged, decideAndDo decides again.
 func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*Decision, error) {
 	for _, dir := range []string{m.Dir(), m.Volume} {
 		if err := volume.Sweep(dir); err != nil {
@@ -168,7 +168,7 @@ func firstManifest(m Member, d *Decision) *volume.Manifest {
 	return first
 }
 
-// withCount adds to the .meta what the manifest knows of the same save.
+// withCount adds to the .meta the manifest's knowledge of the same save.
 func withCount(meta, known *warmfile.Image) *warmfile.Image {
 	if known != nil && known.StopTime == meta.StopTime {
 		meta.Version, meta.Items, meta.ItemsExact = known.Version, known.Items, known.ItemsExact

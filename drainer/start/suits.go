@@ -64,8 +64,8 @@ func shape(command []string) (kept []string) {
 	return kept
 }
 
-// olderThan returns an error if the installed memcached may be older than the one that saved: it would reject
-// the save.
+// olderThan returns an error if the installed memcached may be older than the memcached that saved: an older
+// one would reject the save.
 func olderThan(saved, installed string) error {
 	before, now := numbersOf(saved), numbersOf(installed)
 	if before == nil || now == nil || slices.Compare(now, before) < 0 {

@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// A start after a crash needs room for the new file and for the marks of what is replayed.
+// A start after a crash needs room for the new file and for the marks of replayed items.
 func TestACrashIsForetoldToBeColdWhereTheStartWouldBe(t *testing.T) {
 	room := volume.FreeBytes
 	defer func() { volume.FreeBytes = room }()

@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// writeDurably replaces path atomically. When it returns, first the content and then the name have reached
+// writeDurably replaces path atomically, and returns when first the content and then the name have reached
 // the disk: a name without its content would be an empty file after a crash of the node.
 func writeDurably(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), temporaryPrefix(filepath.Base(path))+"*")
@@ -52,7 +52,8 @@ func temporary(e os.DirEntry) bool {
 	return false
 }
 
-// replace renames a file. A directory in its place, which is not of this program's making, gives way.
+// replace renames a file. If a directory has the place, which this program never makes, the directory is
+// removed.
 func replace(file, path string) error {
 	err := rename(file, path)
 	if info, statErr := os.Lstat(path); err == nil || statErr != nil || !info.IsDir() {
@@ -64,7 +65,8 @@ func replace(file, path string) error {
 	return rename(file, path)
 }
 
-// renameDurably renames a file or directory within its directory. The new name has reached the disk when it returns.
+// renameDurably renames a file or directory within its directory, and returns when the new name has reached
+// the disk.
 func renameDurably(path, to string) error {
 	if err := os.Rename(path, to); err != nil {
 		return err
@@ -72,7 +74,7 @@ func renameDurably(path, to string) error {
 	return Sync(filepath.Dir(to))
 }
 
-// rename is os.Rename; a test looks at what it is given.
+// rename is os.Rename; a test looks at its arguments.
 var rename = os.Rename
 
 // Sync flushes a file or directory to the disk.

@@ -8,9 +8,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Empty removes everything from which a member could restart, and then notes for which serial (contract.StepOut)
-// it starts empty. memory is the directory of the warm file in memory; empty if it is on the volume. A member that
-// is killed in between starts with what is left, and is told again.
+// Empty removes everything from which a member could restart, and then notes for which serial
+// (contract.StepOut) it starts empty. memory is the directory of the warm file in memory; empty if it is on
+// the volume. A member that is killed in between starts with the rest, and is told again.
 func Empty(dir, memory string, serial int64) error {
 	if err := DropAll(dir); err != nil {
 		return err
@@ -26,8 +26,8 @@ func Empty(dir, memory string, serial int64) error {
 	return writeDurably(filepath.Join(dir, contract.EmptyFile), []byte(strconv.FormatInt(serial, 10)+"\n"))
 }
 
-// StartedEmpty returns the serial for which the member has started empty; 0 if it never has, or if that can't be
-// read: then it is told again.
+// StartedEmpty returns the serial for which the member has started empty; 0 if there is none, or if it can't
+// be read. Then the member is told again.
 func StartedEmpty(dir string) int64 {
 	b, err := readSmall(filepath.Join(dir, contract.EmptyFile))
 	if err != nil {

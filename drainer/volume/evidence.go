@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// evidence is what the volume's metadata says about its warm file.
+// evidence has the facts in the volume's metadata about its warm file.
 type evidence struct {
 	image warmfile.Image
 	// clean means that memcached saved and ended.
@@ -84,7 +84,7 @@ func (m *Manifest) hasTouched(meta *warmfile.Image, bootID string) bool {
 		m.Previous != nil && m.Previous.StopTime == meta.StopTime
 }
 
-// completed returns what .meta says, completed from the manifest if the manifest is about the same save.
+// completed returns .meta's image, completed from the manifest if the manifest is about the same save.
 func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 	image := *meta
 	if manifest == nil {

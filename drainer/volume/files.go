@@ -112,13 +112,13 @@ func openFile(dir string) (file interface {
 	return f, info.Size(), err
 }
 
-// openSave opens the newest save in dir; os.ErrNotExist if there is none. The save may still have the name
-// of an unfinished one: then its writer was killed, and its whole pages can be used.
+// openSave opens the newest save in dir; os.ErrNotExist if there is none. The save may still have the name of
+// an unfinished one: then its writer was killed, and the whole pages of the save can be used.
 func openSave(dir string) (*snapshot.Save, error) {
 	named, err := snapshot.Open(filepath.Join(dir, contract.SaveFile))
 	unfinished, unfinishedErr := snapshot.Open(filepath.Join(dir, newSave))
 	switch {
-	case errors.Is(unfinishedErr, os.ErrNotExist), errors.Is(unfinishedErr, warmfile.ErrUnrecoverable): // it doesn't even have a header
+	case errors.Is(unfinishedErr, os.ErrNotExist), errors.Is(unfinishedErr, warmfile.ErrUnrecoverable): // the unfinished save doesn't even have a header
 		return named, err
 	case unfinishedErr != nil:
 		if err == nil {

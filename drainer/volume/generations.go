@@ -20,7 +20,7 @@ type Generation struct {
 	// Number is 0 for the file that memcached works on, which is the newest. Among generations, a higher
 	// number is newer.
 	Number int
-	// Failed means that it could not be replayed.
+	// Failed means that a replay of the generation has failed.
 	Failed bool
 }
 
@@ -50,8 +50,8 @@ func Kept(dir string) ([]Generation, error) {
 	return found, nil
 }
 
-// exists tells whether the warm file, or its save, is there: it is moved into a directory last, and removed
-// first.
+// exists tells whether the directory has the warm file, or its save: the file is moved there last, and
+// removed first.
 func (g Generation) exists() (bool, error) {
 	for _, name := range []string{contract.WarmFile, contract.SaveFile} {
 		_, err := os.Lstat(filepath.Join(g.Dir, name))
@@ -71,7 +71,7 @@ func (g Generation) named(err error) error {
 }
 
 // Generations returns all generations on the volume at dir, newest first, and refuses outdated saves. If
-// there are others, it leaves out a file in which nothing was ever stored.
+// there are others, Generations leaves out a file in which nothing was ever stored.
 func Generations(dir string) ([]Generation, error) {
 	kept, err := Kept(dir)
 	if err != nil {

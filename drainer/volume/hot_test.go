@@ -20,8 +20,8 @@ import (
 // perSize is the number of items of each size: enough for the order of their pages to be no chance.
 const perSize = 12
 
-// It is so if the save takes long, or there is too little time for it. The items have all sizes, and the
-// large ones have chunks on other pages.
+// Pages are saved in that order if the save takes long, or there is too little time for it. The items have
+// all sizes, and the large ones have chunks on other pages.
 func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, memcachedtest.FewPages("-m", "64")...)
@@ -121,7 +121,7 @@ func inSlots(t *testing.T, dir string) (pages []int) {
 	return pages
 }
 
-// They are the saves that take long, whatever the grace period is, and those that may not end in time.
+// A save may be cut short if it takes long, whatever the grace period is, or if it may not end in time.
 func TestWhichSavesMayBeCutShort(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, memcachedtest.FewPages()...)

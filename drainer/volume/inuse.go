@@ -104,8 +104,8 @@ func noteSaved(dir string) error {
 	return writeNote(dir, *note)
 }
 
-// PutNoteBack is for the end of a memcached that resumed from nothing and answered no client: what is on the
-// volume is as current as before.
+// PutNoteBack is for the end of a memcached that resumed from nothing and answered no client: the volume is
+// as current as before.
 func PutNoteBack(dir string, before *InUse) error {
 	if before != nil {
 		return writeNote(dir, *before)

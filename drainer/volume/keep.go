@@ -39,7 +39,7 @@ func Keep(dir string, number int, failed bool) error {
 			return errors.Join(err, fmt.Errorf("%s already has items", filepath.Base(to)))
 		}
 	}
-	err = removeAll(to) // an interrupted Keep may have left it, and what is no directory is not of this program's making
+	err = removeAll(to) // an interrupted Keep may have left a directory, and this program makes no file of that name
 	if err == nil {
 		err = os.Mkdir(to, 0o755)
 	}
@@ -79,8 +79,8 @@ func describers(dir string) []string {
 	return []string{contract.Manifest, contract.MetaFile}
 }
 
-// adopt completes the rename of a save whose writer was killed, if it is newer than everything that clients
-// were served from, and removes it otherwise.
+// adopt completes the rename of a save whose writer was killed, if the save is newer than everything that
+// clients were served from. Otherwise adopt removes the save.
 func adopt(dir string) error {
 	path := filepath.Join(dir, newSave)
 	s, err := snapshot.Open(path)
@@ -115,9 +115,9 @@ func adopt(dir string) error {
 	return Sync(dir)
 }
 
-// Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories without a warm
-// file, files that were not complete, and a .meta without its file, which memcached would use for the next
-// file. Sweep also removes marks that aren't a generation's, because they describe another file than the
+// Sweep removes the remains of interrupted moves, saves, writes and removals in dir: directories without a
+// warm file, files that were not complete, and a .meta without its file, which memcached would use for the
+// next file. Sweep also removes marks that aren't a generation's, because they describe another file than the
 // current one. The caller holds the lock.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -176,7 +176,7 @@ func DropAll(dir string) error {
 	return DropWarmFile(dir)
 }
 
-// Discard removes a generation. It removes the warm file first: without it, the directory is no generation.
+// Discard removes a generation, the warm file first: without its warm file, the directory is no generation.
 func Discard(g Generation) error {
 	return errors.Join(removeDurably(filepath.Join(g.Dir, contract.WarmFile)),
 		removeDurably(filepath.Join(g.Dir, contract.SaveFile)), os.RemoveAll(g.Dir))

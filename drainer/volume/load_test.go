@@ -18,7 +18,7 @@ import (
 
 // After a SIGKILL at a random moment, the reader finds a set of items that the server could have had. Every
 // acknowledged value is there, unless it was just being replaced, or memcached dropped it to move a slab
-// page. No value was never written, and no deleted item is there.
+// page. Each value there was written, and was not deleted.
 func TestKilledUnderLoad(t *testing.T) {
 	for i, args := range [][]string{nil, nil, {"-C"}, memcachedtest.SmallChunks(), {"-f", "1.07"}, {"-t", "1"}} {
 		moving := i%2 == 1
@@ -126,7 +126,7 @@ func (l *loadWriter) run() {
 			l.value, want = "", "DELETED"
 			request = "delete " + l.key + "\r\n"
 		case n == 1 && held != "" && len(held) < 2000:
-			// It is small enough not to be appended in place.
+			// memcached appends in place only to a larger value.
 			more := l.random(100)
 			l.value = held + more
 			request = fmt.Sprintf("append %s 0 0 %d\r\n%s\r\n", l.key, len(more), more)
@@ -171,7 +171,7 @@ func (l *loadWriter) do(request, want string) bool {
 	return true
 }
 
-// check removes from got what the writer wrote.
+// check removes the writer's values from got.
 func (l *loadWriter) check(got map[string]memcachedtest.Held) {
 	l.t.Helper()
 	for key, value := range l.acked {

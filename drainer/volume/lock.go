@@ -28,8 +28,8 @@ const (
 // ErrInUse means that another pod's processes still hold the lock.
 var ErrInUse = errors.New("the volume is still in use by an earlier pod")
 
-// LockToServe locks the volume for a member. If the volume's file system has no locks, the member uses it
-// without one. If the member may not read the lock file, that is an error.
+// LockToServe locks the volume for a member. If the volume's file system has no locks, the member uses the
+// volume without a lock. If the member may not read the lock file, that is an error.
 func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
 	path := filepath.Join(dir, contract.LockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)

@@ -47,7 +47,7 @@ type Manifest struct {
 	// Fresh means that there was no warm file when this memcached started. Until memcached has answered,
 	// nothing is known of the file.
 	Fresh bool `json:"fresh,omitempty"`
-	// Note says, for people, what was not done at the start, and why.
+	// Note names, for people, the steps that were left out at the start, and why.
 	Note string `json:"note,omitempty"`
 }
 

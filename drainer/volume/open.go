@@ -1,6 +1,6 @@
 // Package volume has the files on a member's volume: the warm file or its save, the manifest, the in-use
-// note, and the generations that are kept for a replay. It decides which of them can be trusted, and makes
-// every durable change to them.
+// note, and the generations that are kept for a replay. Package volume decides which of them can be trusted,
+// and makes every durable change to them.
 package volume
 
 import (

@@ -53,13 +53,13 @@ func giveable(dir string) (int64, error) {
 	}
 	r, err := Open(dir, Options{})
 	if err != nil {
-		return 0, nil // it is not kept for a replay
+		return 0, nil // the file is not kept for a replay
 	}
 	return max(0, taken-r.Used()), r.Close()
 }
 
-// giveBack gives the unused pages of the warm file in dir back to the disk. They read as zeros, as unused
-// pages do. A file system that can't do that keeps them.
+// giveBack gives the unused pages of the warm file in dir back to the disk. These pages then read as zeros,
+// as unused pages do. A file system that can't take pages back keeps them.
 func giveBack(dir string) (err error) {
 	r, err := Open(dir, Options{})
 	if errors.Is(err, warmfile.ErrUnrecoverable) {

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// The reader finds exactly what the server itself last served, byte for byte, after a save and after a
-// SIGKILL.
+// The reader finds exactly the items that the server itself last served, byte for byte, after a save and
+// after a SIGKILL.
 func TestReadsWhatTheServerHeld(t *testing.T) {
 	for name, test := range memcachedtest.Settings() {
 		for _, end := range []string{"saved", "killed"} {

@@ -24,8 +24,8 @@ func Redate(dir string, now int64) error {
 		line := regexp.MustCompile(`(?m)^K` + key + ` .*$`)
 		data = line.ReplaceAll(data, fmt.Appendf(nil, "K%s %d", key, value))
 	}
-	// The manifest identifies the save by these times, so it is changed, too, and its knowledge of the save
-	// is kept.
+	// The manifest identifies the save by these times, so the manifest is changed, too, and its knowledge of
+	// the save is kept.
 	if m, err := ReadManifest(dir); err == nil {
 		if known := m.Latest(); known != nil && known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted {
 			known.StopTime, known.ProcessStarted = redated.StopTime, redated.ProcessStarted

@@ -21,7 +21,7 @@ type Marks struct {
 }
 
 // OpenMarks opens the marks of the newest generation on the volume at dir, whose file has size bytes, and
-// reserves their room on the disk. If there is no room, it removes what is outdated; see dropOutdated.
+// reserves their room on the disk. If there is no room, OpenMarks removes what is outdated; see dropOutdated.
 func OpenMarks(dir string, newest Generation, size int64, logf func(string, ...any)) (*Marks, error) {
 	for {
 		marks, err := openMarks(newest, size)
@@ -60,8 +60,8 @@ func openMarks(g Generation, size int64) (*Marks, error) {
 }
 
 // MarksRefused returns why no marks of a generation, given newest first, can be opened, if that forbids the
-// replay. A full disk doesn't; see OpenMarks. Neither does something that isn't a file in their place: such a
-// generation is not replayed.
+// replay. A full disk doesn't forbid a replay; see OpenMarks. Nor does something that isn't a file in place
+// of the marks: such a generation is not replayed.
 func MarksRefused(newestFirst []Generation) error {
 	for _, g := range newestFirst {
 		if g.Failed {
@@ -85,7 +85,7 @@ func MarksRefused(newestFirst []Generation) error {
 // MarksBytes returns the size of the marks of a file of so many bytes on the disk.
 func MarksBytes(size int64) int64 { return warmfile.Places(size)/8 + 1 }
 
-// Set marks items by their places. The marks survive this process when it returns.
+// Set marks items by their places. When Set returns, the marks survive this process.
 func (m *Marks) Set(places []int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,9 +95,9 @@ func (m *Marks) Set(places []int64) error {
 // Close closes the file.
 func (m *Marks) Close() error { return m.file.Close() }
 
-// SyncMarks brings the marks of all generations on the volume at dir to the disk. They have to be there
+// SyncMarks brings the marks of all generations on the volume at dir to the disk. The marks have to be there
 // before any save with replayed items may be trusted after the node's next boot. If the disk doesn't take
-// some of them, their generation and all older ones are removed: the rest of an old replay is worth less than
+// some marks, their generation and all older ones are removed: the rest of an old replay is worth less than
 // the save that comes next.
 func SyncMarks(dir string, logf func(string, ...any)) error {
 	kept, err := Kept(dir)

@@ -21,14 +21,15 @@ const reserveStep = 1 << 30
 var Fallocate = linux.Fallocate
 
 // ReserveWarmFile reserves room on the disk for all of the warm file in dir, which memcached maps: a file
-// with holes would end memcached by SIGBUS at a store when the disk is full. It makes the file if it isn't
-// there. If the disk or a quota is full, it removes what was kept for a replay, the oldest first, as long as that may
-// help. It returns an error if there is not enough room. Then it removes a new file, and an older file keeps
-// what it has.
+// with holes would end memcached by SIGBUS at a store when the disk is full. ReserveWarmFile makes the file
+// if there is none. If the disk or a quota is full, ReserveWarmFile removes what was kept for a replay, the
+// oldest first, as long as that may help. If there is still not enough room, ReserveWarmFile returns an
+// error, and removes the file if it has just made it; an older file keeps its blocks.
 //
 // Reserved blocks are not written to. On ext4 and xfs the reservation takes a moment for any size, and the
-// blocks read as zeros. A file system in memory would write to them, and some file systems can't reserve: there
-// only the free room is checked. logf is called if the file system can't reserve, or if a reservation guarantees nothing.
+// blocks read as zeros. A file system in memory would write to them, and some file systems can't reserve:
+// there only the free room is checked. logf is called if the file system can't reserve, or if a reservation
+// guarantees nothing.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
 	inMemory, err := linux.InMemory(dir)
 	if err != nil {
@@ -67,8 +68,8 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	return err
 }
 
-// dropKept removes the oldest generation, to make room for the warm file: a member that starts without its items is
-// better than none. It removes nothing if all generations together would not make enough room.
+// dropKept removes the oldest generation, to make room for the warm file: a member that starts without its
+// items is better than none. dropKept removes nothing if all generations together would not make enough room.
 func dropKept(file *os.File, dir string, size int64, logf func(string, ...any)) (dropped bool, err error) {
 	kept, err := Kept(dir)
 	if err != nil || len(kept) == 0 {
@@ -107,12 +108,12 @@ func roomFor(file *os.File, dir string, size int64) error {
 	return fmt.Errorf("room of %d MiB for the warm file: %w", Mebibytes(size), unix.ENOSPC)
 }
 
-// spareBytes is the size of a spare file. It is far more than what is written at the end, because a file
-// system makes no file if it lacks room for everything that a new file may need, hundreds of KiB on xfs.
+// spareBytes is the size of a spare file. The end writes far less, but a file system makes no file if it
+// lacks room for everything that a new file may need, hundreds of KiB on xfs.
 const spareBytes = 1 << 20
 
 // reserveSpare reserves room for what is written at a planned end. If the disk has no such room, the member
-// starts all the same.
+// starts without it.
 func reserveSpare(dir string, logf func(string, ...any)) {
 	file, err := os.OpenFile(filepath.Join(dir, contract.SpareFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -123,11 +124,11 @@ func reserveSpare(dir string, logf func(string, ...any)) {
 	}
 }
 
-// DropSpare frees that room, before something is written there. xfs frees the blocks of a removed file some
-// time later, but those of a truncated file at once.
+// DropSpare frees the room of reserveSpare, before something is written there. xfs frees the blocks of a
+// removed file some time later, but those of a truncated file at once.
 func DropSpare(dir string) error {
 	path := filepath.Join(dir, contract.SpareFile)
-	_ = os.Truncate(path, 0) // it fails for a directory in the file's place, which can be removed
+	_ = os.Truncate(path, 0) // a directory in the file's place can't be truncated, but removed
 	return removeDurably(path)
 }
 

@@ -82,8 +82,8 @@ func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 	}
 }
 
-// If the disk has no room for the file, but had room for what was kept for a replay, the oldest of that goes first. If
-// all of it would not be enough, nothing goes.
+// If the disk has no room for the file beside the generations that are kept for a replay, the oldest goes
+// first. If all of them would not make enough room, none goes.
 func TestRoomForTheWarmFileIsMadeByWhatWaitsForAReplay(t *testing.T) {
 	real := Fallocate
 	defer func() { Fallocate = real }()

@@ -70,7 +70,7 @@ func victimsFor(dir string, need, free int64, dropSave bool) (_ int64, victims [
 }
 
 // MakeRoom makes need bytes of room on the volume by removing the victims of Room. If that would not be
-// enough, it removes nothing. It returns how many bytes are missing.
+// enough, MakeRoom removes nothing. MakeRoom returns how many bytes are missing.
 func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) (lacking int64, err error) {
 	free, victims, err := Room(dir, need, dropSave)
 	if err != nil || need > free {
@@ -107,8 +107,8 @@ func (g Generation) sacrifice(logf func(string, ...any)) error {
 	return Discard(g)
 }
 
-// dropOutdated is called when the volume is full while a save is being written. It removes the outdated save,
-// or else the oldest generation. It returns false if there was nothing to remove.
+// dropOutdated is called when the volume is full while a save is being written. dropOutdated removes the
+// outdated save, or else the oldest generation, and returns false if there was nothing to remove.
 func dropOutdated(dir string, logf func(string, ...any)) (dropped bool, err error) {
 	if outdated := filepath.Join(dir, contract.SaveFile); !Missing(outdated) {
 		logf("the volume is full: the outdated save is removed, and the new save continues")

@@ -17,7 +17,7 @@ import (
 
 // SaveOptions of Save.
 type SaveOptions struct {
-	// Logf logs what people have to know.
+	// Logf logs a line for people.
 	Logf func(string, ...any)
 	// Until is when the writer will be killed; zero for never.
 	Until time.Time
@@ -102,11 +102,11 @@ func PackedSize(dir string) (int64, error) {
 	return header.SaveBytes()
 }
 
-// Save saves the warm file in memory to the volume at dir; it returns nil if there is none. The earlier save
-// is outdated. If there is no room for both, it is removed: before the new save, if the file system shows it
-// in time, or when a write finds the disk or a quota full. A *RoomError means that there is too little room.
-// After another error, or if the process is killed, the written part of the new save may be usable; see
-// openSave.
+// Save saves the warm file in memory to the volume at dir; Save returns nil if there is no file. The earlier
+// save is outdated. If there is no room for both, the earlier save is removed: before the new save, if the
+// file system shows in time that there is no room, or when a write finds the disk or a quota full. A
+// *RoomError means that there is too little room. After another error, or if the process is killed, the
+// written part of the new save may be usable; see openSave.
 func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Written, error) {
 	if Missing(filepath.Join(memory, contract.WarmFile)) {
 		return nil, nil
@@ -133,7 +133,7 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 	path := filepath.Join(dir, newSave)
 	o.makeRoom = func() (bool, error) { return dropOutdated(dir, o.Logf) }
 	written, err := writeSave(ctx, memory, path, last+1, o, rate)
-	for snapshot.IsFull(err) { // blocks that the disk had accepted, it has refused later
+	for snapshot.IsFull(err) { // the disk may refuse blocks later that it had accepted
 		if more, dropErr := o.makeRoom(); dropErr != nil || !more {
 			err = errors.Join(err, dropErr)
 			break

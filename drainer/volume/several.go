@@ -45,10 +45,10 @@ func (s Several) Expected() int64 { return s.sum((*Departed).Expected) }
 // Size returns the size of all generations, in bytes.
 func (s Several) Size() int64 { return s.sum((*Departed).Size) }
 
-// Done returns how much of them has been read, in bytes.
+// Done returns how much of all generations has been read, in bytes.
 func (s Several) Done() int64 { return s.sum((*Departed).Done) }
 
-// Used returns how much of them items can take at most, in bytes.
+// Used returns how much of all generations items can take at most, in bytes.
 func (s Several) Used() int64 { return s.sum((*Departed).Used) }
 
 // Clean tells whether every generation was saved.

@@ -11,9 +11,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Unused tells whether the volume proves that there is nothing on it to drain: it has only a file, or a save
-// of one, in which nothing was ever stored. A volume without a manifest proves nothing, because it may have
-// been emptied.
+// Unused tells whether the volume proves that there is nothing to drain: it has only a file, or a save of
+// one, in which nothing was ever stored. A volume without a manifest proves nothing, because the volume may
+// have been emptied.
 func Unused(dir string, o Options) (bool, error) {
 	kept, err := Kept(dir)
 	if err != nil || len(kept) > 0 {
@@ -41,7 +41,7 @@ func NothingStored(dir string, o Options) (bool, error) {
 	}
 	file, size, err := openFile(dir)
 	if warmfile.IsReason(err, warmfile.ReasonTruncated) && !HasSave(dir) {
-		return true, nil // memcached has only created it
+		return true, nil // memcached has only created the file
 	}
 	if errors.Is(err, warmfile.ErrUnrecoverable) {
 		return false, nil
@@ -58,9 +58,9 @@ func NothingStored(dir string, o Options) (bool, error) {
 	return without, err
 }
 
-// Untouched tells whether no supervisor has begun on the volume: it has only what a new
-// file system has, a lock, and what is left of a write that was killed. The caller has to know that the volume can't have been
-// emptied.
+// Untouched tells whether no supervisor has begun on the volume: the volume has only what a new file system
+// has, a lock, and the rest of a write that was killed. The caller has to know that the volume can't have
+// been emptied.
 func Untouched(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {

@@ -25,9 +25,9 @@ type Asker interface {
 // SlabPageSize is in bytes, and fixed in every memcached that maps a file. "stats settings" doesn't have it.
 const SlabPageSize = 1 << 20
 
-// Ask fills the image with what .meta would contain if the running memcached saved now. The memcached is
-// process pid, was started with command, and maps the file at path. If the image was filled before, Ask only
-// updates it.
+// Ask fills the image with the values that .meta would have if the running memcached saved now. The memcached
+// is process pid, was started with command, and maps the file at path. If the image was filled before, Ask
+// only updates it.
 func (m *Image) Ask(server Asker, pid int, path string, command []string) error {
 	if m.MaxBytes == 0 {
 		if err := m.askSettings(server, command); err != nil {

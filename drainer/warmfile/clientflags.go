@@ -7,8 +7,9 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// FlagsBytes returns how many bytes the client flags of the file's items take; 0 if no item has flags. memcached
-// has said it, or the items show it. If the items don't, the error is an ErrUnknownLayout.
+// FlagsBytes returns how many bytes the client flags of the file's items take; 0 if no item has flags.
+// memcached has told the number, or the items show it. If the items don't show it, the error is an
+// ErrUnknownLayout.
 //
 // The right layout fits every item, so a layout that doesn't fit some item is wrong. A single item can fit both
 // layouts, if its value ends as a shorter value would.

@@ -46,7 +46,7 @@ type Error struct {
 	Reason Reason
 	// Offset is the position in the file, -1 if the refusal is not about one place.
 	Offset int64
-	// Expected is what should have been there, or what is wrong.
+	// Expected is the text that was expected there, or the error.
 	Expected string
 }
 

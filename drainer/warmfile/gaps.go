@@ -7,8 +7,7 @@ import "errors"
 //
 //   - an item with a chunk on a missing page;
 //   - after a crash, each item that a connection or the slab mover was using. Such an item may be an incomplete
-// copy,
-//     and the original, which would show that, may be missing.
+//     copy, and the original, which would show that, may be missing.
 
 // gaps is a file whose pages may be missing.
 type gaps interface {

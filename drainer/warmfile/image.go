@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Image is what a reader of a warm file has to know about its memcached: settings and a few variables. .meta has
+// Image has the settings and variables of a memcached that a reader of its warm file has to know. .meta has
 // them after a save, the manifest always.
 type Image struct {
 	// SlabConfig is -f as it was written, or the list of "-o slab_sizes".
@@ -41,7 +41,7 @@ type Image struct {
 	// StopTime is the Unix time of the save, 0 unknown.
 	StopTime int64 `json:"stopTime,omitempty"`
 	// Clock and NodeClock are the times of memcached's own clock and of its node's clock at the same moment:
-	// that of the save, or of the latest answer. They are Unix seconds; 0 unknown.
+	// that of the save, or of the latest answer. Both are Unix seconds; 0 unknown.
 	Clock     int64 `json:"clock,omitempty"`
 	NodeClock int64 `json:"nodeClock,omitempty"`
 
@@ -59,8 +59,8 @@ type Image struct {
 // MaxPageSize bounds the size of a slab page, in bytes.
 const MaxPageSize = 64 << 20
 
-// Complete adds what another image of the same memcached says and .meta doesn't: how many bytes client flags take, and
-// the slab classes, which slab_config doesn't always show.
+// Complete adds the values of another image of the same memcached that .meta doesn't have: how many bytes
+// client flags take, and the slab classes, which slab_config doesn't always show.
 func (m *Image) Complete(known *Image) {
 	if known != nil && known.ProcessStarted == m.ProcessStarted {
 		m.FlagsBytes, m.Classes = known.FlagsBytes, known.Classes

@@ -29,7 +29,7 @@ func mapFile(file any, size, page int64) *mapped {
 }
 
 // at returns the page at an offset, once the kernel has read it; nil if the page can't be read. Populate
-// returns that as an error, while touching the page would be a fault.
+// returns an error for such a page, while touching the page would be a fault.
 func (m *mapped) at(offset int64) []byte {
 	if m == nil || offset+m.page > int64(len(m.memory)) {
 		return nil

@@ -16,7 +16,8 @@ var metaKeys = []string{
 	"stop_time", "current_cas", "logger_gid", "hashpower", "oldest_live", "mmap_oldbase",
 }
 
-// maxHashPower is the largest hash table that memcached makes. With a larger one it ends at its start.
+// maxHashPower is the largest hash table that memcached makes. If .meta has a larger one, memcached ends at
+// its start.
 const maxHashPower = 32
 
 // ParseMeta reads the file that memcached writes beside its warm file when it saves: a line "Tmain", then

@@ -23,7 +23,7 @@ type movingChunks struct {
 	displaced map[uint64]int64
 }
 
-// Bounds of what a crash can leave. Each connection refers to one item, and one chunk is moved at a time; a
+// These bound the remains of a crash. Each connection refers to one item, and one chunk is moved at a time; a
 // connection that was storing a large item has displaced chunks, too.
 const (
 	maxBusy      = 1 << 20

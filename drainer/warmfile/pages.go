@@ -42,7 +42,7 @@ type paged interface {
 }
 
 // fetcher reads the file's pages in its own goroutines, and in order if there is only one. fetcher recognises
-// unused pages by their first block; it neither reads the rest of them nor hands them over.
+// unused pages by their first block, and neither reads the rest of these nor hands them over.
 type fetcher struct {
 	file io.ReaderAt
 	// mapped is nil if pages are read. mappings are the offsets of the mapped pages, and first is the first
@@ -68,7 +68,7 @@ func newFetcher(file io.ReaderAt, size int64, pageSize int) *fetcher {
 // Block is the unit of buffers, offsets and lengths where a file is read or written past the page cache.
 const Block = 4 << 10
 
-// Aligned returns a buffer for such a file.
+// Aligned returns a buffer of n bytes that begins at a multiple of Block.
 func Aligned(n int64) []byte {
 	b := make([]byte, n+Block)
 	skip := -uintptr(unsafe.Pointer(&b[0])) & (Block - 1)
@@ -111,7 +111,7 @@ func (f *fetcher) fetchAll(ctx context.Context) {
 	}
 }
 
-// advise tells the kernel what will be read. A failure only affects the speed.
+// advise tells the kernel of the next reads. A failure only affects the speed.
 func (f *fetcher) advise(offset, length int64, advice int) {
 	if file, ok := f.file.(*os.File); ok {
 		_ = linux.Advise(file, offset, length, advice)

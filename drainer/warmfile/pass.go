@@ -31,8 +31,8 @@ func newPass(r *Reader, goroutines int, shared bool, read func(int64)) *pass {
 	return &pass{Reader: r, shared: shared, read: read, left: goroutines}
 }
 
-// run reads a share of the pages into s. The last goroutine gets what all of them have seen in its s, which then
-// yields the items that had to wait. run returns true in that goroutine, if no other one has ended early.
+// run reads a share of the pages into s. The last goroutine gets the sums of all in its s, which then yields
+// the items that had to wait. run returns true in that goroutine, if no other one has ended early.
 func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	p.start.Do(func() {
 		p.ctx, p.cancel = context.WithCancel(ctx)
@@ -92,7 +92,7 @@ func (p *pass) pages(s *scan) bool {
 	return true
 }
 
-// seen is what one or more goroutines have seen.
+// seen has the counts of one or more goroutines.
 type seen struct {
 	linked  int64
 	leftOut int64

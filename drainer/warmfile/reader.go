@@ -148,8 +148,8 @@ func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// Shares returns n sequences that together yield the same items as Items, each the items of whole pages. They
-// belong to one pass, which starts with the first of them and ends when all have ended.
+// Shares returns n sequences that together yield the same items as Items, each the items of whole pages. All
+// sequences belong to one pass, which starts with the first of them and ends when all have ended.
 func (r *Reader) Shares(ctx context.Context, n int) []iter.Seq2[*item.Item, error] {
 	p := newPass(r, n, true, r.done.Store)
 	shares := make([]iter.Seq2[*item.Item, error], n)

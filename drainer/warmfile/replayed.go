@@ -51,8 +51,8 @@ func (m *marks) has(from io.ReaderAt, place int64) (bool, error) {
 	return err == nil && m.bits[at]&bit != 0, err
 }
 
-// MarkReplayed marks places; it is faster if neighbouring places follow each other. When it returns, the
-// marks survive this process; to survive the node's kernel they need a sync.
+// MarkReplayed marks places, faster if neighbouring places follow each other. When MarkReplayed returns, the
+// marks survive this process. A sync makes them survive the node's kernel.
 func MarkReplayed(file interface {
 	io.ReaderAt
 	io.WriterAt

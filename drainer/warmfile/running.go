@@ -55,7 +55,7 @@ const (
 	HeadBytes = itemHeader + 8
 )
 
-// Head has the words of a slot. They may have been read at different moments.
+// Head has the words of a slot, which may have been read at different moments.
 type Head struct{ Times, State, Class, CAS uint64 }
 
 // Linked tells whether a slot has a live item, given its WordState.
@@ -196,7 +196,7 @@ func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool)
 	copy(buf, page)
 	s := scan{Reader: &Reader{image: l.image, sizes: l.sizes, largest: l.largest}, flagsBytes: l.flagsBytes}
 	if class, ok = s.classOf(buf[:len(page)]); !ok {
-		return 0, false // it may be any class
+		return 0, false // the class may be any
 	}
 	return class, true
 }

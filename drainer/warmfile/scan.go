@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// scan has what one goroutine reads from the pages that it sees.
+// scan has one goroutine's results from the pages that it sees.
 type scan struct {
 	*Reader
 	yield func(*item.Item, error) bool
@@ -20,7 +20,7 @@ type scan struct {
 	unknown    error
 
 	seen
-	// scanned is the page being scanned.
+	// scanned is the page that is being scanned.
 	scanned *item.Page
 	// marks is a part of Reader.replayed.
 	marks marks
@@ -71,7 +71,7 @@ func (s *scan) page(offset int64, b []byte) bool {
 	return true
 }
 
-// linkedSlot yields the item in slot, if it is one.
+// linkedSlot yields the item in slot, if there is one.
 func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) bool {
 	busy := s.busy(slot)
 	if busy && s.unfinishedCopy(offset, slot) {
@@ -216,7 +216,7 @@ func (s *scan) judge(accessed uint32, flags uint16, h header) {
 	}
 }
 
-// finish checks what only the whole file shows.
+// finish makes the checks for which the whole file is needed.
 func (s *scan) finish() bool {
 	if !s.moving.finish(s) {
 		return false

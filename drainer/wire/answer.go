@@ -58,8 +58,7 @@ type Answer struct {
 	word []byte // the first word of the line
 }
 
-// Parse reads the line at the beginning of b. Parse returns false if the end of the line isn't
-// there yet.
+// Parse reads the line at the beginning of b, and returns false if the end of the line is still to come.
 func (a *Answer) Parse(kind Kind, b []byte) bool {
 	n := bytes.IndexByte(b, '\n') + 1
 	if n == 0 {
@@ -128,7 +127,7 @@ func codeOf(word []byte) Code {
 	return Other
 }
 
-// Fits tells whether it can be the answer to a request of this verb and kind. If not, it belongs to another
+// Fits tells whether the answer can be to a request of this verb and kind. If not, the answer is to another
 // request.
 func (a *Answer) Fits(kind Kind, v Verb) bool {
 	switch {

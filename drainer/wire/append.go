@@ -7,7 +7,7 @@ import (
 )
 
 // AppendTo appends the request for a member, in a form that all versions of memcached read alike: single
-// blanks, and numbers without redundant signs or zeros. It leaves out noreply and q: the router decides
+// blanks, and numbers without redundant signs or zeros. AppendTo leaves out noreply and q: the router decides
 // whether the answer is passed on, so that each request has an answer. The data block follows.
 //
 // The longest line is an mg with all flags, of less than 700 bytes.

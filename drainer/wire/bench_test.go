@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// BenchmarkForward does what a router does with a request and its answer.
+// BenchmarkForward does a router's work for a request and its answer.
 func BenchmarkForward(b *testing.B) {
 	for _, line := range []string{"set some-key-of-35-bytes-as-they-are-00 0 0 200", "incr some-key 5", "mg some-key-of-35-bytes-as-they-are-00 v", "mg some-key t v f c k Oabcdef q", "ms some-key 200 T3600 F7 q", "mg c29tZS1rZXktb2YtMzUtYnl0ZXM= b v"} {
 		b.Run(line, func(b *testing.B) {

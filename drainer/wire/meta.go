@@ -81,7 +81,7 @@ func (r *Request) meta(rest []byte) {
 	case len(r.Key) == 0 || len(r.Key) > MaxKey:
 		r.refuse(AnswerBadFormat)
 	case r.Verb == MetaDebug:
-		// memcached returns a key that is not text unencoded. It ignores flags after the first.
+		// memcached returns a key that is not text unencoded. memcached ignores flags after the first.
 		if first, _ := next(rest); string(first) == "b" {
 			r.refuse(noBinaryDebug)
 		}
@@ -117,7 +117,7 @@ func (r *Request) mostFlags() int {
 	return maxMeta - 3
 }
 
-// checkFlags returns what memcached answers to wrong flags: an unknown or repeated flag comes first, then the
+// checkFlags returns memcached's answer to wrong flags: an unknown or repeated flag comes first, then the
 // last of those with a wrong value.
 func (r *Request) checkFlags() (answer string) {
 	n := 0
@@ -162,7 +162,7 @@ func (r *Request) checkFlags() (answer string) {
 	return ""
 }
 
-// wrong returns what memcached answers to a wrong flag.
+// wrong returns memcached's answer to a wrong flag.
 func (r *Request) wrong(answer string) string {
 	if r.Verb == MetaDelete || r.Verb == MetaArithmetic {
 		return badFlags
@@ -170,7 +170,7 @@ func (r *Request) wrong(answer string) string {
 	return answer
 }
 
-// checkFlag returns what memcached answers to a wrong value of a flag.
+// checkFlag returns memcached's answer to a wrong value of a flag.
 func (r *Request) checkFlag(flag []byte) string {
 	ok := true
 	switch formOf(flag[0]) {
@@ -202,7 +202,7 @@ func (r *Request) checkFlag(flag []byte) string {
 	return badToken
 }
 
-// modeFits tells whether memcached knows the mode. mg and md ignore it.
+// modeFits tells whether memcached knows the mode. mg and md ignore their mode.
 func (r *Request) modeFits() bool {
 	m, _ := r.Flag('M')
 	switch r.Verb {

@@ -38,13 +38,13 @@ const (
 //
 // A member is never sent these slices, except keys: versions of memcached differ in how they read numbers and
 // noreply, and a version that reads another length of the data block than the router would carry out the
-// block as requests. So AppendTo writes a request anew, in the only form that all versions read alike, and
-// Parse refuses requests that don't have such a form.
+// block as requests. So AppendTo writes each request in the only form that all versions read alike, and Parse
+// refuses requests that don't have such a form.
 type Request struct {
 	Verb Verb
 	// Line is the line without its end, and without what follows a NUL, as memcached reads it.
 	Line []byte
-	// Key is the key as it is written; nil for classic reads, which have Keys.
+	// Key is the client's text of the key; nil for classic reads, which have Keys.
 	Key []byte
 	// Keys are those of a classic read, separated by blanks; see NextKey.
 	Keys []byte
@@ -62,7 +62,7 @@ type Request struct {
 	Quiet bool
 	// Binary means that a meta command's key is in base64.
 	Binary bool
-	// Answer is the answer if the request needs no member. It may be empty.
+	// Answer is the answer if the request needs no member. Answer may be empty.
 	Answer string
 	// Close means that the connection is closed after the answer.
 	Close bool
@@ -73,7 +73,7 @@ type Request struct {
 }
 
 // cut returns the line at the beginning of b as memcached reads it: without its end, and without what follows
-// a NUL. n is its length with its end; 0 if the end isn't there yet.
+// a NUL. n is the line's length with its end; 0 if the end is still to come.
 func cut(b []byte) (line []byte, n int) {
 	n = bytes.IndexByte(b, '\n') + 1
 	if n == 0 {
@@ -89,8 +89,8 @@ func cut(b []byte) (line []byte, n int) {
 	return line, n
 }
 
-// Parse reads the line at the beginning of b, and returns its length with its end; 0 if the end isn't there
-// yet.
+// Parse reads the line at the beginning of b, and returns its length with its end; 0 if the end is still to
+// come.
 func (r *Request) Parse(b []byte) int {
 	line, n := cut(b)
 	if n == 0 {
@@ -150,7 +150,7 @@ func (r *Request) refuse(answer string) {
 	r.Verb = Unknown
 }
 
-// next returns the first token, and what follows it.
+// next returns the first token, and the rest.
 func next(b []byte) (token, rest []byte) {
 	for len(b) > 0 && b[0] == ' ' {
 		b = b[1:]
@@ -161,7 +161,7 @@ func next(b []byte) (token, rest []byte) {
 	return b, nil
 }
 
-// Next returns the first token of a list that is separated by blanks, and what follows it.
+// Next returns the first token of a list that is separated by blanks, and the rest.
 func Next(list []byte) (token, rest []byte) { return next(list) }
 
 // NextKey removes and returns the first of Keys; nil after the last.

@@ -1,5 +1,5 @@
 // Package wire reads memcached's text protocol, classic and meta: requests of clients, and answers of
-// members. It allocates nothing, keeps no references to its input, and does no input or output.
+// members. Package wire allocates nothing, keeps no references to its input, and does no input or output.
 //
 // Source: memcached's proto_text.c (1.6.18) and doc/protocol.txt.
 package wire
@@ -111,11 +111,11 @@ func rareVerb(name []byte) Verb {
 	return Unknown
 }
 
-// Reads tells whether it is a classic read, which may have many keys.
+// Reads tells whether the verb is a classic read, which may have many keys.
 func (v Verb) Reads() bool { return v >= Get && v <= Gats }
 
 // Stores tells whether a data block follows the line.
 func (v Verb) Stores() bool { return v >= Set && v <= Cas || v == MetaSet }
 
-// Meta tells whether it is a meta command with a key.
+// Meta tells whether the verb is a meta command with a key.
 func (v Verb) Meta() bool { return v >= MetaGet && v <= MetaDebug }

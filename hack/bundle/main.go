@@ -115,7 +115,7 @@ func at(o object, path ...string) any {
 	return value
 }
 
-// exampleObjects are the samples of our kinds, as JSON: what a console offers for a start.
+// exampleObjects are the samples of our kinds, as JSON: a console offers them for a start.
 func exampleObjects(folder string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -139,7 +139,7 @@ func exampleObjects(folder string) (string, error) {
 	return string(text), err
 }
 
-// clusterServiceVersion is what OLM installs the operator by: its Deployment and its rights.
+// clusterServiceVersion returns the object by which OLM installs the operator: its Deployment and its rights.
 func clusterServiceVersion(all []object, version, created, examples string) (object, error) {
 	var deployment object
 	var owned, cluster, namespaced []any
@@ -214,14 +214,14 @@ func ownedCRD(crd object) object {
 	}
 }
 
-// bound says whether one of the bindings gives a ClusterRole to the operator.
+// bound tells whether one of the bindings gives a ClusterRole to the operator.
 func bound(all []object, role object) bool {
 	return slices.ContainsFunc(all, func(o object) bool {
 		return o["kind"] == "ClusterRoleBinding" && at(o, "roleRef", "name") == nameOf(role)
 	})
 }
 
-// annotations are the bundle's: where its parts are, and in which channel it is.
+// annotations returns the bundle's annotations: where its parts are, and in which channel it is.
 func annotations() object {
 	const prefix = "operators.operatorframework.io.bundle."
 	return object{
@@ -265,7 +265,8 @@ func write(folder string, files map[string]object) error {
 	return os.WriteFile(filepath.Join(folder, "bundle.Dockerfile"), recipe.Bytes(), 0o644)
 }
 
-// check validates the bundle by OLM's library: the bundle as a whole, its CSV, its CRDs, and what OperatorHub asks for.
+// check validates the bundle by OLM's library: the bundle as a whole, its CSV, its CRDs, and OperatorHub's
+// rules.
 func check(folder string) error {
 	bundle, err := manifests.GetBundleFromDir(folder)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Command chart compares the Helm chart with what kustomize makes of config/, or
-// prints what it renders:
+// Command chart compares the Helm chart with the objects that kustomize makes of config/, or prints the
+// objects that the chart renders:
 //
 //	chart [--set=NAME=VALUE…] CHART KUSTOMIZED
 //	chart [--set=NAME=VALUE…] [--release=NAME] [--namespace=NAME] [--hook=NAME] CHART
 //
 // CHART is the chart's folder, KUSTOMIZED a file with the objects that the release memcached-operator must
-// consist of. It prints all differences between the two sets, and fails if there is one. Objects of Helm's
-// hooks are not among them: --hook=pre-delete prints those of a hook.
+// consist of. Command chart prints all differences between the two sets, and fails if there is one. Objects
+// of Helm's hooks are not among them: --hook=pre-delete prints those of a hook.
 package main
 
 import (

@@ -322,7 +322,7 @@ func TestDifferencesAreTold(t *testing.T) {
 	}
 }
 
-// The chart has what config/prometheus has, for people who use Helm.
+// The chart has the objects of config/prometheus, for people who use Helm.
 func TestTheChartHasTheMonitorsTheAlertsAndTheDashboards(t *testing.T) {
 	r := release{name: "memcached-operator", namespace: "memcached-operator-system", values: map[string]any{}}
 	for _, s := range []string{"metrics.certSecret=memcached-operator-metrics-cert", "metrics.serviceMonitor.enabled=true", "metrics.podMonitors.enabled=true", "metrics.rules.enabled=true",

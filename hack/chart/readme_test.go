@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// table is one of all values in values.yaml: name, default, and what the comment says.
+// table is a table of all values in values.yaml: name, default, and comment.
 func table(values string) string {
 	var rows strings.Builder
 	rows.WriteString("| value | default | |\n|---|---|---|\n")

@@ -119,7 +119,7 @@ func TestAChartsPackageHasTheVersionAndTheImage(t *testing.T) {
 	}
 }
 
-// binaries makes a folder of two platforms' programs. Each is no more than the header of a static program.
+// binaries makes a folder of two platforms' programs. Each program is only the header of a static one.
 func binaries(t *testing.T) string {
 	t.Helper()
 	program := make([]byte, 64)
@@ -135,7 +135,7 @@ func binaries(t *testing.T) string {
 	return folder
 }
 
-// pushAndPull pushes an index to a registry, and returns what it is called there.
+// pushAndPull pushes an index to a registry, and returns its name there.
 func pushAndPull(t *testing.T, index v1.ImageIndex) name.Reference {
 	t.Helper()
 	server := httptest.NewServer(registry.New())

@@ -126,8 +126,8 @@ func programImage(program string) ([]file, v1.Config, error) {
 	return []file{binary}, v1.Config{Entrypoint: []string{target}, User: "65535:65535"}, err
 }
 
-// operatorImage contains both programs. They check certificates against authorities of Secrets, so the image has
-// none.
+// operatorImage contains both programs. The programs check certificates against authorities of Secrets, so
+// the image has no authorities.
 func operatorImage(manager, drainer string) ([]file, v1.Config, error) {
 	files := accounts("nonroot", 65532)
 	for path, program := range map[string]string{"/manager": manager, "/drainer": drainer} {

@@ -71,8 +71,8 @@ func debianProgram(ctx context.Context, name, source, target string) ([]file, er
 	return append(libraries, file{path: target, mode: 0o755, content: program}), err
 }
 
-// unpack downloads the package, and the packages of libraries that it depends on, directly or not. It unpacks
-// them all into the tree.
+// unpack downloads the package, and the packages of libraries that it depends on, directly or not, and
+// unpacks them all into the tree.
 func unpack(ctx context.Context, directory, tree, root string) error {
 	packages, err := libraryPackages(ctx, root)
 	if err != nil {
@@ -127,8 +127,8 @@ func libraryPackages(ctx context.Context, root string) ([]string, error) {
 	return packages, nil
 }
 
-// libraries returns what the program loads: its loader, and each library that
-// it or another library names.
+// libraries returns the files that the program loads: its loader, and each library that it or another library
+// names.
 func libraries(tree string, program []byte) ([]file, error) {
 	byName, err := sharedObjects(tree)
 	if err != nil {

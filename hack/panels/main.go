@@ -1,9 +1,10 @@
-// Command panels draws the panels of a dashboard as SVGs, from a Prometheus that has data: what Grafana would show.
+// Command panels draws the panels of a dashboard as SVGs, as Grafana would show them, from a Prometheus that
+// has data.
 //
 //	panels [--last=5m] [--rows=^Members] [--set=namespace=default] PROMETHEUS DASHBOARD FOLDER
 //
-// PROMETHEUS is its URL, --set a variable of the dashboard; any other is .*. It draws the timeseries of the rows, and
-// writes FOLDER/ROW-TITLE.svg.
+// PROMETHEUS is its URL, --set a variable of the dashboard; any other is .*. Command panels draws the
+// timeseries of the rows, and writes FOLDER/ROW-TITLE.svg.
 package main
 
 import (

@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// schema is a field in an OpenAPI v3 schema, as far as it is used here.
+// schema is a field in an OpenAPI v3 schema, with the parts that are used here.
 type schema struct {
 	Type        string             `json:"type"`
 	Description string             `json:"description"`
@@ -319,7 +319,8 @@ func rules(b *strings.Builder, s *schema) {
 	}
 }
 
-// withoutReason is a rule without its reason, or what to do instead, which the API server says when it refuses a spec.
+// withoutReason returns a rule without its reason, or the advice in place of one, which the API server gives
+// when it refuses a spec.
 func withoutReason(message string) string {
 	if end := strings.LastIndex(message, ": "); end > 0 && strings.Contains(message[:end], " ") {
 		message = message[:end]
@@ -353,13 +354,13 @@ func messages(name string, f *schema, told map[string]string) string {
 	return out
 }
 
-// longestList is how many words the list in a rule has here at most, and cut what is in place of a longer one.
+// longestList is how many words the list in a rule has here at most, and cut stands for a longer one.
 const (
 	longestList = 10
 	cut         = ": …"
 )
 
-// withoutList is a rule without a long list, which the API server says when it refuses a spec.
+// withoutList returns a rule without a long list, which the API server gives when it refuses a spec.
 func withoutList(rule string) string {
 	if said, list, found := strings.Cut(rule, ": "); found && len(strings.Fields(list)) > longestList {
 		return said + cut

@@ -98,7 +98,7 @@ func cleanUp(sessions []int, scratch string, cluster bool) error {
 	return errors.Join(append(errs, unmountBelow(scratch), os.RemoveAll(scratch))...)
 }
 
-// unmountBelow unmounts what a killed test has mounted in the folder, the last mounted first.
+// unmountBelow unmounts the mounts of a killed test in the folder, the last mounted first.
 func unmountBelow(folder string) error {
 	// The kernel names mounts by their real paths.
 	real, err := filepath.EvalSymlinks(folder)

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// log keeps a target's whole output, and shows the lines that say what passed or failed.
+// log keeps a target's whole output, and shows the lines about passed and failed tests.
 type log struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -65,7 +65,7 @@ func (l *log) note(what string) {
 	l.bad = append(l.bad, what)
 }
 
-// failures returns the lines that say what failed, with their places.
+// failures returns the lines about failed tests, with their places.
 func (l *log) failures() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

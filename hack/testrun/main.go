@@ -5,13 +5,14 @@
 //
 //	testrun [-logs DIR] [-at-once N] [-within DURATION] [-from TEXT] TARGET…
 //
-// The targets begin in their order, N of them at once: a target that waits leaves its CPU time to others. It
-// shows which package or test passed or failed; each target's whole output is in DIR/TARGET.log. Its last lines
-// say what failed, and in which log. It goes on after a failure.
+// The targets begin in their order, N of them at once: a target that waits leaves its CPU time to others.
+// Command testrun prints which package or test passed or failed; each target's whole output is in
+// DIR/TARGET.log. The last lines name the failures and their logs. After a failure, the other targets still
+// run.
 //
 // Two processes share the work. This one runs the targets. The other one, a guard in a session of its own,
-// cleans up when this one has ended in any way, also by SIGKILL: it reads a pipe whose other end only this one
-// has.
+// cleans up when this one has ended in any way, also by SIGKILL: the guard reads a pipe whose other end only
+// this one has.
 package main
 
 import (
@@ -204,8 +205,8 @@ func leftBy(session int) []process {
 	}
 }
 
-// await waits for the end of a target, of the time, or of this process. await calls late before it ends a
-// target.
+// await waits for the end of a target, of the time, or of this process. Before await ends a target, it calls
+// late.
 func await(ctx context.Context, session int, done <-chan error, late func()) outcome {
 	select {
 	case err := <-done:
@@ -270,7 +271,7 @@ func (r *run) report() int {
 // most bounds the lines of failures, so that all are seen at once. Each failed target has its line in any case.
 const most = 8
 
-// failures returns a line for each target that failed, with some lines of what failed in it.
+// failures returns a line for each target that failed, with some lines about the failed tests in it.
 func (r *run) failures() (lines []string) {
 	targets := 0
 	for _, res := range r.results {

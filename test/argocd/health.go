@@ -36,7 +36,7 @@ var script = sync.OnceValues(func() (*lua.FunctionProto, error) {
 	return lua.Compile(chunk, path)
 })
 
-// Health returns what Argo CD shows of an object.
+// Health returns the health of an object in Argo CD.
 func Health(object any) (status, message string, err error) {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -89,8 +89,8 @@ func table(l *lua.LState, value any) lua.LValue {
 	return lua.LNil
 }
 
-// Check compares what Argo CD shows of a Memcached or a StatefulSetDrain, of whatever status, with what its conditions
-// say. Objects of other types are fine.
+// Check compares the health of a Memcached or a StatefulSetDrain in Argo CD, with any status, with its
+// conditions. Objects of other types are fine.
 func Check(object any) error {
 	var generation, observed int64
 	var conditions []metav1.Condition

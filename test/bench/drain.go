@@ -63,8 +63,7 @@ func (p population) scale(ctx context.Context, b *bench) ([]*row, error) {
 	return p.compare(ctx, b, volumes{dir, save}, 1, nil)
 }
 
-// volumes are directories with the same items: what a member of mode Mapped leaves, and one
-// of mode Saved.
+// volumes are directories with the same items: a volume of a member of mode Mapped, and one of mode Saved.
 type volumes struct{ mapped, saved string }
 
 // packed makes the volume of a member of mode Saved out of one of mode Mapped. The caller removes it.

@@ -20,7 +20,7 @@ import (
 // connections is how many a fill opens to each server: as many as the drainer does. More don't fill faster.
 const connections = 2
 
-// fill sends the commands, which are in memory, as fast as the servers take them, and returns what that took.
+// fill sends the commands, which are in memory, as fast as the servers take them, and returns the usage.
 func fill(ctx context.Context, f fleet, commands [][][]byte) (usage, error) {
 	group, sending := errgroup.WithContext(ctx)
 	begin, own, servers := time.Now(), harness.StartMeter(os.Getpid()), f.meter()

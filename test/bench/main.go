@@ -1,6 +1,6 @@
-// Command bench measures the drainer against what bounds it: its own memcached processes on the loopback
-// interface, the fastest way to fill them, and the tools that people use instead. It prints its tables to
-// standard output, in Markdown, and its progress to standard error.
+// Command bench measures the drainer against its bounds: its own memcached processes on the loopback
+// interface, the fastest way to fill them, and the tools that people use instead. The tables go to standard
+// output, in Markdown, and the progress to standard error.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// options say what is measured, and how often.
+// options choose the measurements, and how often they are repeated.
 type options struct {
 	drainer string
 	dir     string
@@ -110,7 +110,7 @@ func groups(o *options) []group {
 		{name: "10 kB", size: fixed(10_000), items: million / 10},
 		{name: "mix", size: mixed, items: million, metadata: true},
 	} {
-		// A half moves, a third, and all that a leaving member has.
+		// A half moves, a third, and all items of a leaving member.
 		for _, sizes := range [][2]int{{1, 2}, {2, 3}, {3, 2}} {
 			c := ringChange{p, sizes[0], sizes[1]}
 			all = append(all, group{"move " + c.String(), c.move})

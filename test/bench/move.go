@@ -88,8 +88,8 @@ func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, c.round(ctx, b, streamed, nothing, false, true)
 }
 
-// round measures one ring change into r. If again isn't nil, it runs the movers once more, and measures that
-// into again.
+// round measures one ring change into r. If again isn't nil, round runs the movers once more, and measures
+// that into again.
 func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, streamed bool) error {
 	f, remove, err := b.members(ctx, max(c.from, c.to), c.memory())
 	if err != nil {

@@ -52,7 +52,7 @@ func (p population) memory() int {
 	return int((p.bytes()+int64(p.items)*header)*11/10>>20) + slack
 }
 
-// value is cut to each item's size. It is random, so that it can't be compressed.
+// value is cut to each item's size. The bytes are random, so that no item can be compressed.
 var value = func() []byte {
 	b := make([]byte, 128<<10)
 	r := rand.New(rand.NewPCG(1, 2))

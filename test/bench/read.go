@@ -29,7 +29,7 @@ const (
 	readItems = "items" // the drainer's reader
 )
 
-// reading is what a child of this program reports.
+// reading is the report of a child of this program.
 type reading struct {
 	Items   int     `json:"items"`
 	Seconds float64 `json:"seconds"`

@@ -143,7 +143,7 @@ func (m *savedMember) start(ctx context.Context) error {
 	return m.ready(ctx, saveLimit)
 }
 
-// step saves or loads. It finds in the supervisor's log how long that took.
+// step saves or loads. step finds the duration in the supervisor's log.
 func (m *savedMember) step(do func() error, took string) (s saveStep, err error) {
 	before := pageCache()
 	most := harness.Highest(100*time.Millisecond, pageCache)

@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// usage is what one round took.
+// usage has the resources that one round took.
 type usage struct {
 	// seconds are by the clock, cpu is CPU time. 0: not measured.
 	seconds, cpu float64

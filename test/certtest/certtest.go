@@ -40,8 +40,8 @@ func NewAuthorityUntil(tb testing.TB, end time.Time) *Authority {
 	return a
 }
 
-// Files returns a Secret's files, with a new certificate for the names. It is for
-// servers and clients, unless usages says otherwise.
+// Files returns a Secret's files, with a new certificate for the names. The certificate is for servers and
+// clients, unless usages says otherwise.
 func (a *Authority) Files(tb testing.TB, names []string, usages ...x509.ExtKeyUsage) map[string][]byte {
 	tb.Helper()
 	if usages == nil {

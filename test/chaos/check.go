@@ -216,7 +216,7 @@ func findKeys(now *view, left map[string]string) (owned int, err error) {
 	return owned, fmt.Errorf("%d keys are missing: %s", len(left), strings.Join(examples, ", "))
 }
 
-// findHotKeys removes from left each key that is there, or may be gone. verdict says whether the value is
+// findHotKeys removes from left each key that is there, or may be gone. verdict tells whether the value is
 // right.
 func findHotKeys(l *load, left map[string]*hot) error {
 	for key, h := range left {

@@ -19,8 +19,8 @@ import (
 	"example.com/memcached-operator/test/internal/stranger"
 )
 
-// fault is something that goes wrong, or that a person does. It returns the name of the object it has hit, or
-// "" for none. It chooses by random alone, so that a seed gives the same faults in every run.
+// fault is a failure, or a person's action. Its function returns the name of the object that was hit, or ""
+// for none. Only random decides, so that a seed gives the same faults in every run.
 type fault struct {
 	name   string
 	weight int
@@ -334,9 +334,8 @@ func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error)
 	return stopped, err
 }
 
-// retryFailed does what a person does about a failed drain: it retries, and skips if the retry fails, too, as
-// it does for a member that left before it ever answered. check would find that a value of such a volume is
-// missing.
+// retryFailed acts as a person does about a failed drain: it retries, and skips if the retry fails, too, as
+// for a member that left before it ever answered. check would find that a value of such a volume is missing.
 func (f *faults) retryFailed(ctx context.Context, drains []cachev1alpha1.DrainStatus) {
 	for _, d := range drains {
 		if d.Phase != cachev1alpha1.DrainFailed {

@@ -22,7 +22,7 @@ type hot struct {
 	resting time.Time
 }
 
-// facts are what the load knows of a hot key at one time.
+// facts has the load's knowledge of a hot key at one time.
 type facts struct {
 	// attempted is the highest number that was drawn. acknowledged is the number of the last write that was
 	// answered, and wrote the time of that write.
@@ -30,8 +30,8 @@ type facts struct {
 	wrote                   span
 	// gone is set if that write was a delete, or there was none yet.
 	gone bool
-	// unsure is set if a later write has got no answer. It may have been carried out, or half of it: memcached
-	// removes the old value before it stores the new one.
+	// unsure is set if a later write has got no answer. Such a write may have been carried out, or half of
+	// it: memcached removes the old value before it stores the new one.
 	unsure bool
 	// deleting is set while a delete is under way.
 	deleting bool
@@ -41,7 +41,7 @@ type facts struct {
 	abandoned bool
 }
 
-// finding is what a request says of a hot key.
+// finding is the result of a request for a hot key.
 type finding string
 
 const (
@@ -51,7 +51,7 @@ const (
 	foreign finding = "was never stored"
 )
 
-// judge says what a request has found that began with the facts before and ended with those after.
+// judge returns the finding of a request that began with the facts before and ended with those after.
 func judge(before, after facts, number int64, there bool) finding {
 	switch {
 	case there && number > after.attempted:
@@ -104,8 +104,8 @@ func (h *hot) refuse() {
 	h.deleting = false
 }
 
-// unanswered notes that it is unknown what became of the write. The key rests until the write can't be carried
-// out any more, unless resting is zero.
+// unanswered notes that a write's outcome is unknown. The key rests until the write can't be carried out any
+// more, unless resting is zero.
 func (h *hot) unanswered(resting time.Time, abandoned bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

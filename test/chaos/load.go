@@ -29,18 +29,18 @@ const (
 	writers = 4
 	// pause is how long a writer waits between two requests.
 	pause = 4 * time.Millisecond
-	// maxKeys bounds what is stored, so that nothing is evicted.
+	// maxKeys bounds the stored keys, so that nothing is evicted.
 	maxKeys  = 30_000
 	hotKeys  = 64
 	maxValue = 2048
 	// unansweredRests is how long, behind routers, a key rests at least after a write without an answer. Then
 	// it rests until the cluster is at rest. A member may still have that write in its socket, from a router
-	// that was killed, or whose time-out (2 s) was over. It would be carried out after the next write, which
-	// comes by another router.
+	// that was killed, or whose time-out (2 s) was over. That write would be carried out after the next one,
+	// which comes by another router.
 	unansweredRests = 5 * time.Second
 )
 
-// load is the clients, and what they know.
+// load has the clients, and their knowledge.
 type load struct {
 	views   *views
 	seed    uint64
@@ -201,8 +201,8 @@ func (l *load) blame(format string, args ...any) {
 	l.wrong = append(l.wrong, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// suspect keeps a suspicion. It is judged when it is known what has happened meanwhile. A client that follows
-// members itself misses keys while they come and go.
+// suspect keeps a suspicion. A suspicion is judged when the meantime's events are known. A client that
+// follows members itself misses keys while they come and go.
 func (l *load) suspect(s suspicion) {
 	if s.what == missing && !l.views.routed {
 		return

@@ -1,7 +1,6 @@
-// Command chaos runs a load against a cluster of members while things are killed and
-// the size changes, at random by a seed, and then looks for every value that a member
-// has acknowledged. It needs the cluster of test/cluster with the operator deployed, on
-// this machine: make chaos provides both.
+// Command chaos runs a load against a cluster of members while things are killed and the size changes, at
+// random by a seed, and then looks for every value that a member has acknowledged. Command chaos needs the
+// cluster of test/cluster with the operator deployed, on this machine: make chaos provides both.
 package main
 
 import (

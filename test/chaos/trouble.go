@@ -18,10 +18,10 @@ import (
 //     crashes). A set does: a replay only adds.
 //   - A member died, and the replay came while routers stored keys at two places (prepare and settle).
 //     A router in prepare looks at the old owner first, and finds there what the replay has just added,
-//     although another one has stored the key anew (docs/router.md, "One case is left").
+//     although another one has stored the key again (docs/router.md, "One case is left").
 //   - The ring changed without the states, because a member was not ready, or the size changed again:
 //     then routers are as any other client that follows the list (docs/router.md, In a cluster). A
-//     write to a key's old place may be lost, so its old value is there until the key is written anew.
+//     write to a key's old place may be lost, so its old value is there until the key is written again.
 //
 // An old value is never excused because a member died, but for the second.
 
@@ -46,7 +46,7 @@ func end(all []span, now time.Time) {
 	}
 }
 
-// trouble has what happened to the cluster.
+// trouble has the cluster's events.
 type trouble struct {
 	mu sync.Mutex
 	// deaths are those of members, and abrupt the ring changes without the states, each to the next rest. early
@@ -101,8 +101,8 @@ func (t *trouble) told(next *contract.RingTable, now time.Time) {
 	}
 }
 
-// isEarly tells whether a router may be in prepare or settle. It may until all have acknowledged move, which is
-// when finish begins.
+// isEarly tells whether a router may be in prepare or settle. A router may be until all have acknowledged
+// move: then finish begins.
 func isEarly(t *contract.RingTable) bool {
 	return t.State == contract.RingPrepare || t.State == contract.RingSettle || t.State == contract.RingMove
 }
@@ -126,7 +126,7 @@ func sameRing(a, b *contract.Ring) bool {
 	return a.Client == b.Client && a.KeyPrefix == b.KeyPrefix && slices.Equal(a.Servers, b.Servers)
 }
 
-// suspicion is a request that contradicts what was acknowledged.
+// suspicion is a request that contradicts acknowledged writes.
 type suspicion struct {
 	what finding
 	// write is the one that the request contradicts. deleted is set if that was a delete.

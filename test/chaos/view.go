@@ -23,8 +23,8 @@ import (
 	"example.com/memcached-operator/test/internal/deployed"
 )
 
-// clientTimeout bounds one request. It is long, so that only a kill cuts a request off.
-// Such a request isn't carried out later.
+// clientTimeout bounds one request. clientTimeout is long, so that only a kill cuts a request off. Such a
+// request isn't carried out later.
 const clientTimeout = 10 * time.Minute
 
 // dial gives up after a while: a pod that is gone refuses nothing.
@@ -40,7 +40,7 @@ type member struct {
 	client  *memcache.Client
 }
 
-// view is what a client knows of the cluster.
+// view is a client's knowledge of the cluster.
 type view struct {
 	servers []string
 	owner   routing.Owner

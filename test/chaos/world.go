@@ -48,7 +48,7 @@ type world struct {
 	history []string
 }
 
-// note keeps what has happened, with the time. It is printed if the run fails.
+// note keeps an event, with the time. All notes are printed if the run fails.
 func (w *world) note(format string, args ...any) {
 	line := time.Now().UTC().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
 	w.mu.Lock()
@@ -72,7 +72,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	return w, err
 }
 
-// create makes the cluster, and waits until it is there.
+// create makes the cluster, and waits until all of it is there.
 func (w *world) create(ctx context.Context, size int32) error {
 	mc := &cachev1alpha1.Memcached{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: clusterName},
@@ -130,8 +130,8 @@ func (w *world) scale(ctx context.Context, size int32) error {
 	return w.kube.SubResource("scale").Patch(ctx, mc, patch)
 }
 
-// settle waits until the cluster is as wanted, and nothing is under way. It retries failed drains, as a person
-// would, and counts them.
+// settle waits until the cluster is as wanted, and nothing is under way. settle retries failed drains, as a
+// person would, and counts them.
 func (w *world) settle(ctx context.Context, f *faults) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -179,7 +179,7 @@ func (w *world) checkInvariants(ctx context.Context) error {
 	return nil
 }
 
-// dump returns what a person would look at.
+// dump returns the objects that a person would look at.
 func (w *world) dump() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -207,8 +207,8 @@ func (l *load) judgeRead(h *hot, before *facts, began time.Time, item *memcache.
 	return err
 }
 
-// found counts what a request has found. If that is not right, it contradicts the write that was acknowledged
-// before the request began.
+// found counts the result of a request. A wrong result contradicts the write that was acknowledged before the
+// request began.
 func (l *load) found(h *hot, what finding, before *facts, began time.Time, format string, args ...any) {
 	text := fmt.Sprintf("%s, %s with %d acknowledged (gone: %v) of %d,", h.key, fmt.Sprintf(format, args...), before.acknowledged, before.gone, before.attempted)
 	switch what {

@@ -9,14 +9,14 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// second is what the application saw in one second.
+// second has the application's results in one second.
 type second struct {
-	// hits are reads that found the last value. lost are reads of a value that the application had stored, and
-	// not deleted, but was not there. Reads of deleted keys count as neither.
+	// hits are reads that found the last value. lost are reads that missed a value that the application had
+	// stored, and not deleted. Reads of deleted keys count as neither.
 	hits, lost int
 	// old counts values that a later write had replaced, and undone values that were deleted.
 	old, undone int
-	// failed counts failed requests by what they were to do, and connects those whose connection failed.
+	// failed counts failed requests by their kind, and connects those whose connection failed.
 	failed    [kinds]int
 	connects  int
 	latencies harness.Times
@@ -38,7 +38,7 @@ func (s *second) errors() (sum int) {
 	return sum
 }
 
-// add adds what another one counts, without its latencies.
+// add adds the counts of another one, without its latencies.
 func (s *second) add(o *second) {
 	s.hits, s.lost = s.hits+o.hits, s.lost+o.lost
 	s.old, s.undone = s.old+o.old, s.undone+o.undone

@@ -25,7 +25,7 @@ import (
 const (
 	// ringClient has a consistent ring: keys of members that stay don't move when it shrinks.
 	ringClient = "libmemcached-ketama-weighted"
-	// workers is how many the application has. Each has keys of its own.
+	// workers is how many workers the application has. Each has keys of its own.
 	workers = 16
 	// followEvery is how often the application asks for the list.
 	followEvery = 100 * time.Millisecond
@@ -33,7 +33,7 @@ const (
 	stores, deletes = 8, 2
 )
 
-// application reads through a cache: it stores again what is missing.
+// application reads through a cache: it stores missing values again.
 type application struct {
 	*options
 	world  *world
@@ -44,7 +44,7 @@ type application struct {
 	all       []*worker
 }
 
-// process is a process of the application. It uses a list when the list is old enough.
+// process is a process of the application. A process uses a list when the list is old enough.
 type process struct {
 	late   time.Duration
 	client *memcache.Client
@@ -183,8 +183,8 @@ type heard struct {
 	at      time.Time
 }
 
-// follow follows the list until the context ends. A late process uses each list when the list is old enough. It
-// uses new addresses of its servers at once.
+// follow follows the list until the context ends. A late process uses each list when the list is old enough.
+// All processes use new addresses of their servers at once.
 func (a *application) follow(ctx context.Context) {
 	lists := []heard{{servers: a.processes[0].ring.Load().servers}}
 	for harness.Sleep(ctx, followEvery) == nil {
@@ -314,8 +314,8 @@ func (r *request) remove() {
 	r.key.deleted = true
 }
 
-// read reads a key, and stores or deletes it again if what it finds is wrong, as an application does that reads
-// from a database what the cache lacks.
+// read reads a key, and stores or deletes it again if the result is wrong, as an application does that reads
+// missing values from a database.
 func (r *request) read() {
 	k := r.key
 	it, err := r.client.Get(k.name)

@@ -70,7 +70,7 @@ func main() {
 	})
 }
 
-// one is a run: what happens to which system, under which load.
+// one is a run: an event, a system, and a load.
 type one struct {
 	system system
 	event  happening

@@ -118,7 +118,7 @@ type system struct {
 	patience time.Duration
 	moves    cachev1alpha1.MoveMode
 	rollout  cachev1alpha1.Rollout
-	// evictions are those of its budget.
+	// evictions is the setting of the cluster's budget.
 	evictions cachev1alpha1.Evictions
 	// inPods: the members have no volumes.
 	inPods bool
@@ -252,7 +252,7 @@ func unless(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// happening is what happens to a cluster.
+// happening is an event of a cluster.
 type happening struct {
 	name string
 	// members is how many there are before it.
@@ -371,9 +371,9 @@ func (w *world) losePod(ctx context.Context, ordinal int32) error {
 	return w.kube.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-// drainNode does what kubectl drain does: it evicts each pod on the node, and tries those again that a budget
-// protects. After fifteen seconds, and when a member has left, the node takes pods again, because the volumes are on it:
-// a second member would wait for the first.
+// drainNode acts as kubectl drain: it evicts each pod on the node, and tries those again that a budget
+// protects. After fifteen seconds, and when a member has left, the node takes pods again, because the volumes
+// are on it: a second member would wait for the first.
 func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 	const away, again, most = 15 * time.Second, time.Second, 5 * time.Minute
 	var pod corev1.Pod

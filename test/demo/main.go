@@ -1,7 +1,7 @@
 // Command demo shows a scale-down that keeps the cache, on the cluster of KUBECONFIG, where the operator is
-// deployed. It applies the sample, fills the members with real objects by a client's ring, scales from three to
-// two, and reads every object back from the two that stay. Its exit code is not zero if an object is missing or
-// differs.
+// deployed. Command demo applies the sample, fills the members with real objects by a client's ring, scales
+// from three to two, and reads every object back from the two that stay. The exit code is not zero if an
+// object is missing or differs.
 package main
 
 import (
@@ -60,7 +60,7 @@ const (
 type demo struct {
 	out                                io.Writer
 	kubectl, namespace, sample, source string
-	// cluster is the name of what the sample makes.
+	// cluster is the name of the sample's Memcached.
 	cluster string
 	config  *rest.Config
 }
@@ -123,8 +123,8 @@ func (d *demo) objects(ctx context.Context) ([]app.Object, int, error) {
 	return app.Load(d.source, maxItem)
 }
 
-// start removes what an earlier demo left, because its items would count as already present, and applies the
-// sample.
+// start removes the objects of an earlier demo, because its items would count as already present, and applies
+// the sample.
 func (d *demo) start(ctx context.Context) error {
 	quiet := []string{"create", "namespace", d.namespace}
 	if out, err := d.command(ctx, quiet...).CombinedOutput(); err != nil && !strings.Contains(string(out), "AlreadyExists") {
@@ -160,8 +160,8 @@ func (d *demo) app(ctx context.Context, n int) (*app.App, error) {
 	return app.New(client, servers, func(server string) string { return dial[server] })
 }
 
-// scaleDown does what a person does, shows what they see, and returns the seconds until
-// the departed member's claim is gone.
+// scaleDown acts as a person does, shows what they see, and returns the seconds until the departed member's
+// claim is gone.
 func (d *demo) scaleDown(ctx context.Context) (float64, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -193,7 +193,7 @@ func (d *demo) describe(ctx context.Context) []byte {
 	return out
 }
 
-// finish prints the table and says what to try next.
+// finish prints the table, and the next things to try.
 func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float64) error {
 	uid, err := d.command(ctx, "get", "mc", cluster, "-o", "jsonpath={.metadata.uid}").Output()
 	if err != nil {

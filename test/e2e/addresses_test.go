@@ -25,9 +25,9 @@ var hashedNames = map[cachev1alpha1.Client]func(host, ip string) string{
 }
 
 // TestAddressesStayForAClientThatLooksThemUpOnce has an application that hashes addresses, as EVCache and
-// spymemcached's ketama do. It is told once of three members at addresses that stay. It finds all its items
-// after a restart, and after a member has left and come back. Meanwhile drainers move items by the same names
-// and addresses, for which the members have a certificate.
+// spymemcached's ketama do. The application is told once of three members at addresses that stay. The
+// application finds all its items after a restart, and after a member has left and come back. Meanwhile
+// drainers move items by the same names and addresses, for which the members have a certificate.
 func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
 	tier.Second(t, "TestAddressesStayOverRestartsAndScalings")
 	t.Parallel()

@@ -30,8 +30,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// The autoscalers are the samples', and faster. They go by the metrics API, which this test serves, for the
-// pods that their targets' selectors select.
+// The autoscalers are the samples', and faster. Their metrics come from the metrics API, which this test
+// serves, for the pods that their targets' selectors select.
 func TestAutoscalers(t *testing.T) {
 	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestAutoscalers(t *testing.T) {
 }
 
 // TestJourneyOfAnAutoscaledCluster uses the samples: one autoscaler adds a member and removes it, another one
-// does so with a router, and no application notices.
+// adds a router and removes it, and no application notices.
 func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
 	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()

@@ -52,8 +52,8 @@ var followers = map[cachev1alpha1.Client][]follower{
 
 // TestJourneyOfClientsThatFollow the list in each way: by discovery, by DNS, and by the mounted ConfigMap,
 // while a NetworkPolicy lets in only the clients that it names, and the operator's own pods. Another
-// application reads, overwrites and deletes its keys all the time, and knows what it has stored: no read finds
-// a value older than the last acknowledged one, nor one that was deleted while nothing moved. After each
+// application reads, overwrites and deletes its keys all the time, and knows their values: no read finds a
+// value older than the last acknowledged one, nor one that was deleted while nothing moved. After each
 // scaling every key is found, although moves and a member are killed.
 func TestJourneyOfClientsThatFollow(t *testing.T) {
 	t.Parallel()
@@ -100,10 +100,10 @@ func TestJourneyOfClientsThatFollow(t *testing.T) {
 	a.report()
 }
 
-// TestRealClientsFollowEachScaling starts real client libraries once. They read and write all the time. After
-// each scaling their new items are on all present members, and they find all that they have ever stored. A
-// member that leaves waits for them, so that no read fails. (How many reads miss meanwhile depends on speed:
-// make bench-continuity measures it.)
+// TestRealClientsFollowEachScaling starts real client libraries once. The libraries read and write all the
+// time. After each scaling their new items are on all present members, and they find all items that they have
+// ever stored. A member that leaves waits for the libraries, so that no read fails. (How many reads miss
+// meanwhile depends on speed: make bench-continuity measures it.)
 func TestRealClientsFollowEachScaling(t *testing.T) {
 	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	for client, libraries := range followers {
@@ -204,7 +204,7 @@ func (f *fixture) eachFollows(all []*following, size int32) {
 	}
 }
 
-// following is a library under load. It serves one caller at a time.
+// following is a library under load. following serves one caller at a time.
 type following struct {
 	*fixture
 	follower
@@ -330,7 +330,7 @@ func (w *following) uses(n int) {
 	})
 }
 
-// unread returns one of its items that the library doesn't find; empty for none.
+// unread returns a key whose item the library has stored and doesn't find; empty for none.
 func (w *following) unread(keys []string) string {
 	for _, key := range keys {
 		if value, err := w.get(key); err != nil || value != key {
@@ -362,7 +362,7 @@ func (w *following) holders(keys []string) map[int]int {
 	return held
 }
 
-// missing returns how many of its items the library doesn't find.
+// missing returns how many items the library has stored and doesn't find.
 func (w *following) missing() (n int) {
 	for _, key := range w.keys {
 		if value, err := w.get(key); err != nil || value != key {

@@ -178,7 +178,7 @@ func (f *fixture) memcached() *cachev1alpha1.Memcached {
 	return mc
 }
 
-// scale does what kubectl scale does.
+// scale acts as kubectl scale.
 func (f *fixture) scale(size int32) {
 	f.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size))
@@ -238,7 +238,7 @@ func held(claim *corev1.PersistentVolumeClaim) bool {
 	return slices.Contains(claim.Finalizers, cachev1alpha1.ClaimFinalizer)
 }
 
-// dump returns what a person would look at.
+// dump returns the objects that a person would look at.
 func (f *fixture) dump() string {
 	ctx, cancel := cleanupContext()
 	defer cancel()

@@ -75,8 +75,8 @@ func (g guide) write(f *fixture, dir string) {
 	}
 }
 
-// TestTheCommandsOfEachGuideWork runs them as a person does whose namespace is the test's, with names that resolve as
-// in a pod, and with Debian's libraries.
+// The commands of each guide run as for a person whose namespace is the test's, with names that resolve as in
+// a pod, and with Debian's libraries.
 func TestTheCommandsOfEachGuideWork(t *testing.T) {
 	tier.Second(t, "TestTheAPIServerTakesEachSample")
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestTheCommandsOfEachGuideWork(t *testing.T) {
 			}
 			environment := append(os.Environ(), "KUBECONFIG="+f.ownKubeconfig(dir), "PATH="+debianPath(t))
 			for _, commands := range g.run {
-				// There is no registry: what a pod would run is run as in a pod.
+				// There is no registry: a command in a pod runs as in a pod.
 				commands := inPod.ReplaceAllString(commands, "")
 				cmd := f.asInAPod("bash", "-euo", "pipefail", "-c", commands)
 				cmd.Dir, cmd.Env = dir, environment

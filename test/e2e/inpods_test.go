@@ -8,8 +8,9 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Members without volumes keep their items all the same: a container that is killed comes back with them, and an
-// application behind routers, which knows what it has stored, doesn't notice a scaling from 3 to 2 and to 3 again.
+// Members without volumes keep their items, too: a container that is killed comes back with its items, and an
+// application behind routers, which knows its own values, doesn't notice a scaling from 3 to 2 and to 3
+// again.
 func TestMembersWithoutVolumesKeepTheirItems(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()

@@ -94,7 +94,7 @@ func TestJourneyOfANode(t *testing.T) {
 	f.asksFrom(f.pod(0), f.pod(1).Status.PodIP)
 	f.asksFrom(f.pod(1), f.pod(0).Status.PodIP)
 
-	// This is what kubectl drain does.
+	// This acts as kubectl drain.
 	f.schedulable(goes, false)
 	f.evict(f.pod(1))
 	if err := kube.SubResource("eviction").Create(f.ctx, f.pod(0), &policyv1.Eviction{}); !apierrors.IsTooManyRequests(err) {

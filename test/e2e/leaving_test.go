@@ -89,8 +89,8 @@ func (f *fixture) wasPrepared() {
 	f.Error("there is no mover")
 }
 
-// A leaving member gives its items away while it runs. It serves an application that has the old list, until
-// the application stops calling.
+// A leaving member gives its items away while it runs. Meanwhile it serves an application that has the old
+// list, until the application stops calling.
 func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
@@ -102,9 +102,9 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	f.expectAll(2, append(objects, f.leavesWhenNoClientCalls(objects)...))
 }
 
-// leavesWhenNoClientCalls scales three members to two. Three applications read these objects, and store others. The
-// third member gives its items away when two of them have followed, and leaves when the last one stops. It returns
-// what that one has stored.
+// leavesWhenNoClientCalls scales three members to two. Three applications read these objects, and store
+// others. The third member gives its items away when two of them have followed, and leaves when the last one
+// stops. leavesWhenNoClientCalls returns the objects of that one.
 func (f *fixture) leavesWhenNoClientCalls(objects []app.Object) (stored []app.Object) {
 	f.Helper()
 	old, others := f.straggle(3, objects), []*straggler{f.straggle(3, objects), f.straggle(3, objects)}

@@ -18,8 +18,8 @@ import (
 // prefix begins the names of the tests' namespaces.
 const prefix = "e2e-"
 
-// putInOrder removes what a killed run has left: its namespaces, and its temporary changes of the cluster. It
-// changes nothing in a cluster that another run is using.
+// putInOrder removes what a killed run has left: its namespaces, and its temporary changes of the cluster.
+// putInOrder changes nothing in a cluster that another run is using.
 func putInOrder(ctx context.Context) error {
 	others, err := deployed.RemoveLeftovers(ctx, kube)
 	if err != nil || others {

@@ -21,15 +21,15 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// library is a client library, which decides by itself where it looks for a key. It serves one caller at a
-// time.
+// library is a client library, which decides by itself where it looks for a key. A library serves one caller
+// at a time.
 type library interface {
 	// use takes a list of servers, with their names in status.servers, and their addresses.
 	use(servers, addresses []string) error
 	// get returns "" if there is no value.
 	get(key string) (string, error)
 	set(key, value string) error
-	// remove deletes a key. It is no error if the key is not there.
+	// remove deletes a key. A missing key is no error.
 	remove(key string) error
 }
 
@@ -175,8 +175,8 @@ func (f *fixture) python(names, program string, args ...string) *exec.Cmd {
 	return exec.CommandContext(f.ctx, "unshare", args...)
 }
 
-// hostsFile writes the file by which such a program resolves the servers. It can be written again while the
-// program runs.
+// hostsFile writes the file by which such a program resolves the servers. The file can be written again while
+// the program runs.
 func hostsFile(path string, servers, addresses []string) error {
 	var hosts strings.Builder
 	for i, server := range servers {

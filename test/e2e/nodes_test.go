@@ -21,8 +21,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// These tests show what happens to the members of a node that is drained or gone. They remove a node, so they
-// run by themselves.
+// These tests show what happens to the members of a node that is drained or gone. The tests remove a node, so
+// they run by themselves.
 const (
 	stays = "node-1" // the operator's; this machine reaches Services by it
 	goes  = "node-2"
@@ -70,7 +70,7 @@ func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	f, objects := onTwoNodes(t, persistent(2))
 	claim := f.claim(2)
 
-	// This is what kubectl drain does.
+	// This acts as kubectl drain.
 	f.schedulable(goes, false)
 	f.evict(f.pod(2))
 	f.waitsForItsNode(2)
@@ -141,8 +141,8 @@ func (f *fixture) expectWaits(ordinal int, messages ...string) {
 	}
 }
 
-// TestADrainedNodeThroughRoutersIsNotSeen: the node of a member is drained and comes back, and an application that knows
-// what it has stored, and asks both routers, notices nothing.
+// TestADrainedNodeThroughRoutersIsNotSeen: the node of a member is drained and comes back, and an application
+// that knows its own values, and asks both routers, notices nothing.
 func TestADrainedNodeThroughRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
 	spec := routed(2)
@@ -218,7 +218,7 @@ func overTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	return f
 }
 
-// schedulable does what kubectl uncordon does, or cordon.
+// schedulable acts as kubectl uncordon or cordon.
 func (f *fixture) schedulable(node string, may bool) {
 	f.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, !may))

@@ -52,8 +52,8 @@ func (f *fixture) inTerminal(args ...string) *terminal.Terminal {
 	return terminal.Start(f, f.mc(args...), columns, rows)
 }
 
-// says runs the command in a terminal and answers its question, if there is one, and returns what the command has shown when
-// it has ended with the code.
+// says runs the command in a terminal and answers its question, if it has one. says returns the output when
+// the command has ended with the code.
 func (f *fixture) says(code int, answer string, args ...string) string {
 	f.Helper()
 	t := f.inTerminal(args...)
@@ -80,7 +80,7 @@ func (f *fixture) plans(code int, change ...string) *controllers.Forecast {
 	return forecast
 }
 
-// holding is what each member holds, by its own statistics, and the UID of its pod.
+// holding has each member's contents, by its own statistics, and the UID of its pod.
 type holding struct {
 	holds map[string]controllers.Holds
 	pods  map[string]types.UID
@@ -105,8 +105,8 @@ func (f *fixture) holding(members int) holding {
 	return h
 }
 
-// expectAsPlanned compares what a plan said with what has happened: who left, joined and restarted; items and bytes of each
-// member, within a twentieth.
+// expectAsPlanned compares a plan with the change itself: who left, joined and restarted; items and bytes of
+// each member, within a twentieth.
 func (f *fixture) expectAsPlanned(change string, plan *controllers.Forecast, before, after holding) {
 	f.Helper()
 	var happened controllers.Forecast
@@ -162,7 +162,7 @@ func apart(got, want int64) float64 { return 100 * float64(got-want) / float64(m
 
 func outside(got, want int64) bool { return apart(got, want) > 5 || apart(got, want) < -5 }
 
-// A person asks what a scaling would do, says yes, and watches it. Each change happens as the plan says.
+// A person plans a scaling, says yes, and watches it. Each change happens as the plan says.
 func TestAPersonPlansAndWatchesAScaling(t *testing.T) {
 	tier.Second(t, "TestThePlanThatIsShownIsWhatHappens")
 	t.Parallel()
@@ -209,7 +209,7 @@ func sized(n, bytes int) []app.Object {
 // exitLoses is how a plan ends that gives items up.
 const exitLoses = 3
 
-// happensAsPlanned makes a change by the plugin, and expects what its plan says.
+// happensAsPlanned makes a change by the plugin, and expects the events of its plan.
 func (f *fixture) happensAsPlanned(code, size int, change string) {
 	f.Helper()
 	plan, before := f.plans(code, change), f.holding(len(f.servers(int(f.memcached().Status.Size))))

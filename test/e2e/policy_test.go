@@ -153,8 +153,8 @@ func (f *fixture) reaches(from, to *corev1.Pod, port int) bool {
 }
 
 // enforcePolicies does, for this namespace and until the test ends, what these nodes' network plugin doesn't:
-// the kernel filters packets that the nodes forward to pods, by the present NetworkPolicies. It understands
-// only what the operator's policies contain.
+// the kernel filters packets that the nodes forward to pods, by the present NetworkPolicies. enforcePolicies
+// understands only the parts of the operator's policies.
 func (f *fixture) enforcePolicies() {
 	f.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)

@@ -258,7 +258,7 @@ func (p prometheus) get(path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// hasData asks a panel's query. If it must, it waits until there are numbers.
+// hasData asks a panel's query. If it must have data, hasData waits for numbers.
 func (p prometheus) hasData(f *fixture, panel, query string, must bool) {
 	f.Helper()
 	query = strings.NewReplacer("$__rate_interval", "20s", "$namespace", f.namespace, "$name", f.name, "$kind", "Memcached").Replace(query)
@@ -313,8 +313,8 @@ func (p prometheus) rulesWork(f *fixture) {
 	})
 }
 
-// applicationOf runs an application at the routers' address until the test ends. It has hits, misses and errors, and
-// stores new values of so many bytes all the time.
+// applicationOf runs an application at the routers' address until the test ends. The application has hits,
+// misses and errors, and stores new values of so many bytes all the time.
 func (f *fixture) applicationOf(address string, size int) {
 	library := memcache.New(address)
 	library.Timeout = time.Minute

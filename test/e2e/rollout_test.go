@@ -73,7 +73,8 @@ func (f *fixture) expectRing(before []string) {
 	}
 }
 
-// absence is a time in which an application never found all of a member's items, with what it found first.
+// absence is a time in which an application never found all of a member's items, with the first ones that it
+// found.
 type absence struct {
 	from, to time.Time
 	why      string

@@ -29,7 +29,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// An application with one address, which knows what it has stored, goes on while the cluster is scaled from 3
+// An application with one address, which knows its own values, goes on while the cluster is scaled from 3
 // members to 2, and to 3 again.
 func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
@@ -55,15 +55,16 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestAPlannedRestartThroughRoutersIsNotSeen: all members get another memory, one after the other, and an application
-// that knows what it has stored, and asks both routers, notices nothing.
+// All members get another memory, one after the other, and an application that knows its own values, and asks
+// both routers, notices nothing.
 func TestAPlannedRestartThroughRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestMembersStepOutForARollOut")
 	t.Parallel()
 	plannedRestart(t, routed(3))
 }
 
-// TestAPlannedRestartWithoutVolumesIsNotSeen: the same, although each pod has the only copy of its items.
+// No application notices a planned restart without volumes either, although each pod has the only copy of its
+// items.
 func TestAPlannedRestartWithoutVolumesIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestMembersStepOutForARollOut")
 	t.Parallel()
@@ -112,10 +113,10 @@ func plannedRestart(t *testing.T, spec cachev1alpha1.MemcachedSpec) {
 	}
 }
 
-// TestJourneyThroughRouters uses the routed sample. An application with one address knows what it has stored.
-// It doesn't notice a roll-out of the routers, at rest or while the ring changes, nor a member that joins, nor
-// one that leaves. Its library dials anew when a router has closed an idle connection, and sends a request
-// without an answer again. Such a request was not carried out, or the application would have noticed.
+// TestJourneyThroughRouters uses the routed sample. An application with one address, which knows its own
+// values, doesn't notice a roll-out of the routers, at rest or while the ring changes, nor a member that
+// joins, nor one that leaves. Its library dials anew when a router has closed an idle connection, and sends a
+// request without an answer again. Such a request was not carried out, or the application would have noticed.
 func TestJourneyThroughRouters(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -159,7 +160,8 @@ func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 	scalingThroughSecuredRouters(t, func(*cachev1alpha1.MemcachedSpec) {})
 }
 
-// Nor without volumes: movers log in to the leaving member, and stream its items over TLS.
+// No application notices it without volumes either: movers log in to the leaving member, and stream its items
+// over TLS.
 func TestAScalingOfSecuredMembersWithoutVolumesIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
@@ -215,8 +217,8 @@ func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 	}
 }
 
-// A router is killed in each state of a ring change, and the application finds what it has stored. It gets an
-// error from a router that is gone, as from any server.
+// A router is killed in each state of a ring change, and the application finds what it has stored. The
+// application gets an error from a router that is gone, as from any server.
 func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Members have their items in memory, unless storage.mode is Mapped. By their supervisor, the items survive
-// what a mapped file survives by itself.
+// Members have their items in memory, unless storage.mode is Mapped. Thanks to their supervisor, the items
+// survive all that a mapped file survives by itself.
 
 func TestSavedMembersKeepTheCache(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")

@@ -161,8 +161,8 @@ func (f *fixture) members() []corev1.Pod {
 	})
 }
 
-// TestASecuredClusterWithoutStorage has TLS and logins, too, and an application that has only the Secret of its
-// binding.
+// A secured cluster without storage has TLS and logins, too, and an application that has only the Secret of
+// its binding.
 func TestASecuredClusterWithoutStorage(t *testing.T) {
 	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()

@@ -44,8 +44,8 @@ func TestNothingOfASpoolIsLostWhenItIsScaledDown(t *testing.T) {
 	losesNothing(t, spool{})
 }
 
-// losesNothing takes a sample from three members to one and back. In mid-drain the drainer is killed,
-// a claim is deleted by hand, and the StatefulSet is scaled up. Status has what the drainer counts.
+// losesNothing takes a sample from three members to one and back. In mid-drain the drainer is killed, a claim
+// is deleted by hand, and the StatefulSet is scaled up. Status has the drainer's counts.
 func losesNothing(t *testing.T, s system) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -98,7 +98,7 @@ func (f *fixture) drain() *cachev1alpha1.StatefulSetDrain {
 	return d
 }
 
-// scaleSet does what kubectl scale does.
+// scaleSet acts as kubectl scale.
 func (f *fixture) scaleSet(replicas int) {
 	f.Helper()
 	f.kubectl("scale", "statefulset", f.name, fmt.Sprintf("--replicas=%d", replicas))
@@ -129,7 +129,7 @@ func (f *fixture) drained(members int32) {
 	}
 }
 
-// stopMember stops its process, so that no drain of the others can end. It is still Ready: its node
+// stopMember stops its process, so that no drain of the others can end. The member is still Ready: its node
 // takes connections for it.
 func (f *fixture) stopMember(s system, ordinal int) (goOn func()) {
 	f.Helper()

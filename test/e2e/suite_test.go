@@ -1,8 +1,7 @@
-// Package e2e tests the deployed operator on a real node: a real kubelet, real
-// memcached, real volumes, and a real client library that reads every key. It needs the
-// cluster of test/cluster with the operator deployed; make test-e2e provides both.
-// Tests that stop the kubelet for a moment run by themselves, the others in parallel:
-// most of their time they wait for containers.
+// Package e2e tests the deployed operator on a real node: a real kubelet, real memcached, real volumes, and a
+// real client library that reads every key. The tests need the cluster of test/cluster with the operator
+// deployed; make test-e2e provides both. Tests that stop the kubelet for a moment run by themselves, the
+// others in parallel: most of their time they wait for containers.
 package e2e
 
 import (

@@ -126,7 +126,8 @@ func TestAStatefulSetByHandFillsACluster(t *testing.T) {
 		t.Errorf("the source has lost items:\n%s", strings.Join(report.Examples, "\n"))
 	}
 
-	// The last moment before the switch: what was stored there since then, and what clients have stored here.
+	// These are the last moment's items before the switch: those stored at the source since then, and those
+	// that clients have stored here.
 	newer := slices.Clone(objects[:10])
 	f.must(f.app(2).Fill(f.ctx, newer))
 	f.kubectl("annotate", "memcached", "cache", cachev1alpha1.AnnotationWarm+"="+cachev1alpha1.WarmAgain)
@@ -135,7 +136,7 @@ func TestAStatefulSetByHandFillsACluster(t *testing.T) {
 	f.expectAll(2, objects)
 }
 
-// warm waits until the cluster has what its source has.
+// warm waits until the cluster has its source's items.
 func (f *fixture) warm() {
 	f.Helper()
 	f.eventually("the cluster is warm", func() bool { s := f.memcached().Status.Warm; return s != nil && s.Phase == cachev1alpha1.WarmDone })
@@ -185,7 +186,7 @@ func TestACopyOfItsVolumesOrTheClusterItselfFillsAnother(t *testing.T) {
 	f.must(kube.DeleteAllOf(f.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(f.namespace), client.MatchingLabels{"backup": "monday"}))
 }
 
-// A source that doesn't list its items is asked by the routers for what the members miss.
+// A source that doesn't list its items is asked by the routers for missed keys.
 func TestRoutersAskASourceThatCannotBeListed(t *testing.T) {
 	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// This is what a person sees of a drain by kubectl alone.
+// A person sees this of a drain by kubectl alone.
 func TestKubectlShowsADrainsProgressAndItsEvents(t *testing.T) {
 	tier.Second(t, "TestStatusTellsTheWholeStoryOfAScaleDown")
 	t.Parallel()
@@ -69,7 +69,7 @@ func (f *fixture) watchProgress() func() []shown {
 var itemsDone = regexp.MustCompile(`(\d+)% \((\d+)/(\d+) items`)
 
 // expectMoving expects that the number of items grows in every line that shows it, at least three times in a
-// long drain. It logs how often.
+// long drain. expectMoving logs how often.
 func (f *fixture) expectMoving(lines []shown) {
 	f.Helper()
 	var values []int

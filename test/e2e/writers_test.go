@@ -340,7 +340,7 @@ func (a *writers) findsAllAfter(size int32, began time.Time) {
 	a.look(fmt.Sprintf("%d members after %.0f s", size, time.Since(began).Seconds()))
 }
 
-// report prints what happened to the deletes.
+// report prints the fates of the deletes.
 func (a *writers) report() {
 	a.Helper()
 	a.lock.Lock()

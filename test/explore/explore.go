@@ -1,5 +1,5 @@
-// Package explore has what explorations of models have in common: which states were reached, and how, and whether
-// each can come to a rest.
+// Package explore has the common parts of explorations of models: which states were reached, and how, and
+// whether each can come to a rest.
 package explore
 
 import (

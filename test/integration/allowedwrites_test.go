@@ -22,8 +22,8 @@ var allowedPatches = map[string][]string{
 	"statefulsetdrains/status": {"status"},
 }
 
-// strayWrites returns the operator's writes for StatefulSetDrains that are none of theirs; nil if there are
-// Memcacheds, too.
+// strayWrites returns the operator's writes that are not for StatefulSetDrains; nil if there are Memcacheds,
+// too.
 func strayWrites(writes []operator.Write) (stray []string) {
 	of := func(kind string) bool {
 		return slices.ContainsFunc(writes, func(w operator.Write) bool { return strings.HasPrefix(w.Resource, kind) })

@@ -96,7 +96,7 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
 	w.stopOperator()
-	// If a person edits the StatefulSet, it stays so until the operator runs again.
+	// If a person edits the StatefulSet, it stays edited until the operator runs again.
 	w.change(w.statefulSet(), `{"spec":{"replicas":2,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}}`)
 	w.eventually("the claim deleted", func() error {
 		if c := w.claim(2); c == nil || c.DeletionTimestamp == nil {

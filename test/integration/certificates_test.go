@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/controllers"
 )
 
-// The operator may not read the Secret. It asks the pods.
+// The operator may not read the Secret, and asks the pods.
 func TestACertificateThatEndsOrCannotBeUsedIsSaidInStatus(t *testing.T) {
 	for what, test := range map[string]struct {
 		answer           controllers.Certificate

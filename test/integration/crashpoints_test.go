@@ -261,11 +261,11 @@ func pointsOf(writes []string) []point {
 	return points
 }
 
-// scenario is what people do to a cluster, and the end of it.
+// scenario has the actions of people on a cluster, and the end of it.
 type scenario struct {
 	// begin makes the cluster; there is no fault yet.
 	begin func(*world)
-	// act is what people do. It waits for what must come first.
+	// act has the actions of people. act waits for everything that must come first.
 	act func(*world)
 	// ended returns nil when the scenario has ended.
 	ended func(*world) error
@@ -519,7 +519,7 @@ func (w *world) end(first []types.UID) []string {
 }
 
 // restsUnstuck checks the invariants of a cluster at rest: another reconcile changes nothing, and status
-// mentions everything that waits, be it a Memcached's or a StatefulSetDrain's.
+// mentions everything that waits, a Memcached's or a StatefulSetDrain's.
 func (w *world) restsUnstuck() {
 	w.Helper()
 	w.within(100*time.Millisecond, "rest", func() error {

@@ -28,7 +28,7 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 // The namespace takes only pods that meet the restricted Pod Security, and whose containers have limits and a
-// size that the administrator allows. Members, routers and drainers start there.
+// size that the administrator allows. Members, routers and drainers start in that namespace.
 func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing.T) {
 	w := newNamespace(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
@@ -130,7 +130,7 @@ func probeDeployment(namespace string) *appsv1.Deployment {
 	}
 }
 
-// The operator takes what admission made of its write as written: it doesn't write again and again, and the
+// The operator takes admission's version of its write as written: it doesn't write again and again, and the
 // cluster becomes ready. This also holds after a restart of the operator, and after a change of the spec.
 func TestAWriteThatAdmissionChangedCountsAsWritten(t *testing.T) {
 	w := newNamespace(t)
@@ -198,7 +198,7 @@ func (w *world) hardensConstraints() {
 }
 
 // Admission may change the key of an element in a list with keys, too. Then the next write would bring the
-// element back beside what admission made of it, and admission would make two equal ones of them.
+// element back beside admission's version, and admission would make two equal ones.
 func TestAKeyThatAdmissionChangedStaysChanged(t *testing.T) {
 	w := newNamespace(t)
 	w.hardensConstraints()
@@ -214,8 +214,8 @@ func TestAKeyThatAdmissionChangedStaysChanged(t *testing.T) {
 	equal(w, "spread", w.statefulSet().Spec.Template.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable, corev1.DoNotSchedule)
 }
 
-// The template is kept while the volumes are too small, and is written with another size. It stays as
-// admission made it, so no member is replaced.
+// The template is kept while the volumes are too small, and is written with another size. The template stays
+// as admission made it, so no member is replaced.
 func TestATemplateThatIsKeptStaysAsAdmissionMadeIt(t *testing.T) {
 	w := newNamespace(t)
 	w.hardensConstraints()
@@ -235,7 +235,8 @@ func TestATemplateThatIsKeptStaysAsAdmissionMadeIt(t *testing.T) {
 	equal(w, "spread", w.statefulSet().Spec.Template.Spec.TopologySpreadConstraints, before.Spec.TopologySpreadConstraints)
 }
 
-// Admission bounds what a claim may ask for. The operator asks once in five minutes, and status says why.
+// Admission bounds the size of a claim's request. The operator asks once in five minutes, and status says
+// why.
 func TestAVolumeThatAdmissionKeepsSmallIsNamed(t *testing.T) {
 	w := newNamespace(t)
 	mutates(t, w.namespace, "/v1", []any{"persistentvolumeclaims"},

@@ -22,8 +22,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// A webhook chooses the code of its denial; many choose none. Only the drain waits whose Job is denied, for each
-// code of the API server.
+// A webhook chooses the code of its denial; many choose none. For each code of the API server, only the drain
+// whose Job is denied waits.
 func TestADrainWhoseJobAWebhookDeniesHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -63,7 +63,7 @@ func (w *world) sizeBecomes(n int32) {
 	})
 }
 
-// An object of the cluster whose change the API server denies stays as it was. The size changes.
+// An object of the cluster whose change the API server denies stays unchanged. The size changes.
 func TestASettingThatIsDeniedHoldsUpNoSize(t *testing.T) {
 	t.Parallel()
 	stored := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).Size(2).Storage("128Mi") }
@@ -349,8 +349,8 @@ func TestAQuestionThatIsDeniedShowsInStatus(t *testing.T) {
 	equal(w, "what the other one has written", said, map[string]int{"memcacheds/status": 1, "statefulsetdrains/status": 1})
 }
 
-// A policy takes off what the operator writes on claims. The API server answers that all is well, and no event comes. Status names what is
-// missing, and the operator doesn't write it again and again.
+// A policy removes the operator's marks from claims. The API server answers that all is well, and no event
+// comes. Status names the missing marks, and the operator doesn't write them again and again.
 func TestAWriteThatAdmissionUndoesIsNamed(t *testing.T) {
 	tier.Second(t, "TestALabelThatIsDeniedHoldsUpNothingElse")
 	const receipt, finalizer = cachev1alpha1.AnnotationReceipt, cachev1alpha1.ClaimFinalizer

@@ -26,9 +26,10 @@ var (
 	historyCount = flag.Uint64("histories.count", 3, "how many random histories there are")
 )
 
-// TestRandomHistories does what people and Kubernetes may do, in any order, to a Memcached and to a StatefulSet with a
-// StatefulSetDrain. Every invariant holds after each step. When people take back what they asked for, and delete the
-// pods that use deleted claims, as status advises, both get ready, and nothing is written any more.
+// TestRandomHistories has the actions of people and Kubernetes, in any order, on a Memcached and on a
+// StatefulSet with a StatefulSetDrain. Every invariant holds after each step. When people take back their
+// requests, and delete the pods that use deleted claims, as status advises, both get ready, and nothing is
+// written any more.
 func TestRandomHistories(t *testing.T) {
 	tier.Second(t, "TestCrashPoints")
 	t.Parallel()
@@ -137,7 +138,7 @@ func deleteOne[T any, P interface {
 	}
 }
 
-// endsWell lets people do what is left to them, until both owners are ready, and the operator rests.
+// endsWell lets people do their remaining actions, until both owners are ready, and the operator rests.
 func (h *history) endsWell() {
 	h.Helper()
 	h.change(h.memcached(), `{"spec":{"paused":false}}`)

@@ -92,7 +92,8 @@ func TestANewPodWithoutAVolumeCountsAsEmpty(t *testing.T) {
 	equal(w, "Jobs since then", w.writesOf("jobs", begin), 0)
 }
 
-// What ends the wait for a leaving member without a volume, and what does not.
+// The cases are the ways to end the wait for a leaving member without a volume, and attempts that don't end
+// it.
 func TestAMemberWithoutAVolumeIsGivenUp(t *testing.T) {
 	tier.Second(t, "TestAMemberWithoutAVolumeStaysUntilItsItemsAreMoved")
 	for what, gives := range map[string]func(w *world){

@@ -24,7 +24,7 @@ var leavingMoments = map[string]struct{ before, come, over func(*world) }{
 	},
 }
 
-// meanwhile is what happens at such a moment, and how it ends.
+// meanwhile are events at such a moment, and how they end.
 var meanwhile = map[string]struct {
 	happens func(*world)
 	ended   func(*world) error

@@ -281,9 +281,9 @@ func (w *world) takenName(others map[string]client.Object) (named string) {
 	return named
 }
 
-// Another owner's Service with the list's name stays as it is, and gets no endpoints of the operator's. Clients
-// are told the list by the ConfigMap, and by the members. Another owner's budget, or Service for discovery,
-// holds up nothing either, and status names it, too.
+// Another owner's Service with the list's name stays unchanged, and gets no endpoints of the operator's.
+// Clients are told the list by the ConfigMap, and by the members. Another owner's budget, or Service for
+// discovery, holds up nothing either, and status names it, too.
 func TestListServiceOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)

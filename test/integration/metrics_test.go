@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// metrics returns those of the running operator that are not 0; for a histogram, the number of its
+// metrics returns the metrics of the running operator that are not 0; for a histogram, the number of its
 // observations. A key is the name and the labels' values, by label name, without the world's namespace.
 func (w *world) metrics() map[string]float64 {
 	w.Helper()

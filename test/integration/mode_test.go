@@ -16,8 +16,8 @@ import (
 )
 
 // TestClustersKeepTheirModeWhenTheDefaultChanges shows that clusters that were created when the default was
-// Mapped stay so, even if a manifest without a mode is applied. They use another API group, so that no other
-// test sees the old CRD.
+// Mapped stay so, even if a manifest without a mode is applied. The test uses another API group, so that no
+// other test sees the old CRD.
 func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 	tier.Second(t, "TestEachRuleOfTheAPIRefusesASpecWithItsMessage")
 	w := newNamespace(t)
@@ -108,7 +108,7 @@ func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 			t.Errorf("%s: the mode is %q, and the size %d", object, mode, size)
 		}
 	}
-	// A replace removes what the manifest doesn't have, as docs/hazards.md says.
+	// A replace removes fields that the manifest doesn't have, as docs/hazards.md says.
 	if err := kubectl("replace", "by-the-client", 2); err == nil || !strings.Contains(err.Error(), "storage.mode can't be changed") {
 		t.Errorf("replaced with %v", err)
 	}

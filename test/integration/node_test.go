@@ -34,8 +34,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// node is what the API server reaches where the player's node would have a kubelet: it forwards ports of pods to real
-// memcacheds, and has their logs. It answers for pods that a test has put there, and for no others.
+// node is in place of the kubelet of the player's node: it forwards ports of pods to real memcacheds, and has
+// their logs. node answers for pods that a test has put there, and for no others.
 var node = struct {
 	sync.Mutex
 	once sync.Once

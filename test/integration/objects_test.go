@@ -90,7 +90,7 @@ func (w *world) statefulSet() *appsv1.StatefulSet {
 	return found(w, s, admin.Get(w.Context(), w.key(name), s))
 }
 
-// claim returns a member's, or nil if there is none.
+// claim returns a member's claim, or nil if there is none.
 func (w *world) claim(ordinal int) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
 	return found(w, c, admin.Get(w.Context(), w.key(claimName(ordinal)), c))
@@ -287,7 +287,7 @@ func (w *world) volumeGone(claim *corev1.PersistentVolumeClaim) {
 	})
 }
 
-// equal fails unless got is what is wanted.
+// equal fails unless got and want are equal.
 func equal[T any](w *world, what string, got, want T) {
 	w.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {

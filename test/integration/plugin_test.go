@@ -63,7 +63,8 @@ func (p *plugin) kubectl(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// says runs the command with an answer to its question, and returns what it printed. Its exit code has to be as wanted.
+// says runs the command with an answer to its question, and returns what it printed. The exit code has to be
+// code.
 func (p *plugin) says(code int, answer string, args ...string) (out, errOut string) {
 	p.Helper()
 	cmd := p.command(args...)
@@ -79,7 +80,8 @@ func (p *plugin) says(code int, answer string, args ...string) (out, errOut stri
 	return stdout.String(), stderr.String()
 }
 
-// screen runs the command in a terminal of 100 columns, with a variable more, and returns what that showed.
+// screen runs the command in a terminal of 100 columns, with a variable more, and returns the terminal's
+// text.
 func (p *plugin) screen(variable string, args ...string) string {
 	p.Helper()
 	master, slave, err := terminal.Open(100, 40)
@@ -134,7 +136,7 @@ func (p *plugin) watches(wanted []string, args ...string) {
 	}
 }
 
-// same replaces what differs from run to run.
+// same replaces the parts that differ from run to run.
 func (p *plugin) same(text string) string {
 	for _, differs := range []struct{ pattern, with string }{
 		{`10\.\d+\.\d+\.\d+`, "ADDRESS"}, {`( |for )\d+(ms|[smh])\b`, "${1}T"}, {p.namespace, "NAMESPACE"},
@@ -145,7 +147,8 @@ func (p *plugin) same(text string) string {
 	return text
 }
 
-// heldScreen is the screen while a drain is held, without what differs from run to run. No member can be asked: there is no kubelet.
+// heldScreen is the screen while a drain is held, without the parts that differ from run to run. No member
+// can be asked: there is no kubelet.
 const heldScreen = "NAMESPACE/cache  \x1b[31mDegraded\x1b[0m  2 of 2 ready\n" +
 	"ring  libmemcached-ketama-weighted, 2 servers, stable\n" +
 	"\n" +
@@ -160,7 +163,7 @@ const heldScreen = "NAMESPACE/cache  \x1b[31mDegraded\x1b[0m  2 of 2 ready\n" +
 	"  remove the annotation cache.example.com/drain=hold to start the drain\n" +
 	"  try: kubectl mc retry data-cache-2\n"
 
-// The plugin's screen is compared as a terminal shows it, and its words are what the operator obeys.
+// The plugin's screen is compared as a terminal shows it, and the operator obeys the plugin's words.
 func TestAPersonSeesAndSteersADrainByThePlugin(t *testing.T) {
 	w := newWorld(t)
 	p := w.withPlugin()
@@ -250,7 +253,8 @@ func TestThePluginPausesAndSkips(t *testing.T) {
 	equal(w, "result", w.memcached().Status.LastDrains[0].Result, "Skipped")
 }
 
-// Without volumes, a person's words are about pods: what a word costs is said, and items go after a yes alone.
+// Without volumes, a person's words are about pods: the plugin tells a word's cost, and items go after a yes
+// alone.
 func TestAPersonSteersAMemberWithoutAVolumeByThePlugin(t *testing.T) {
 	tier.Second(t, "TestAPersonSeesAndSteersADrainByThePlugin")
 	w := newWorld(t)

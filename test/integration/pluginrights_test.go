@@ -31,7 +31,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// recording is a proxy between the plugin and the API server: who comes through it is a user with the documented rights.
+// recording is a proxy between the plugin and the API server: its clients are a user with the documented
+// rights.
 type recording struct {
 	address string
 	mu      sync.Mutex
@@ -296,7 +297,7 @@ func TestTabCompletes(t *testing.T) {
 	for file, text := range map[string]string{ // the Makefile installs the second one
 		"kubectl":             fmt.Sprintf("#!/bin/sh\nKUBECONFIG=%s exec %s \"$@\"\n", filepath.Join(p.dir, "kubeconfig"), kubectl),
 		"kubectl_complete-mc": "#!/bin/sh\nexec kubectl mc __complete \"$@\"\n",
-		// Flags come before what is completed.
+		// Flags come before the completed word.
 		"kubectl-mc": fmt.Sprintf("#!/bin/sh\ncommand=$1; shift; exec %s \"$command\" --namespace=%s \"$@\"\n", p.path, w.namespace),
 	} {
 		if err := os.WriteFile(filepath.Join(bin, file), []byte(text), 0o755); err != nil {

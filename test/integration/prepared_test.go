@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// preparing is a cluster that is told to shrink from three to two. The mover of member 2 does not start. It
-// moves seven items when it may begin.
+// preparing is a cluster that is told to shrink from three to two. The mover of member 2 does not start. The
+// mover moves seven items when it may begin.
 func preparing(t *testing.T) (*world, *corev1.PersistentVolumeClaim) {
 	t.Helper()
 	w := newWorld(t)
@@ -95,7 +95,7 @@ func TestAnOperatorThatStartsFindsPreparedMovers(t *testing.T) {
 	w.settled(2)
 }
 
-// Movers that wait don't delay a person's decision. They are deleted.
+// Movers that wait don't delay a person's decision: they are deleted.
 func TestPreparedMoversHoldNothingUp(t *testing.T) {
 	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	for what, happens := range map[string]func(w *world){

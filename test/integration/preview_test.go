@@ -29,7 +29,7 @@ func (p *plugin) plan(code int, args ...string) (f controllers.Forecast) {
 	return f
 }
 
-// ownersAre compares kubectl mc owner with what a client does that was given the list.
+// ownersAre compares kubectl mc owner with a client that was given the list.
 func (p *plugin) ownersAre(keys ...string) {
 	p.Helper()
 	m := p.memcached()
@@ -69,7 +69,7 @@ func (w *world) podUIDs(n int) (uids []types.UID) {
 	return uids
 }
 
-// The operator does what the plugin says before a change.
+// The operator acts as the plugin says before a change.
 func TestThePlanThatIsShownIsWhatHappens(t *testing.T) {
 	w := newWorld(t)
 	p := w.withPlugin()

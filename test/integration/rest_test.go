@@ -46,8 +46,8 @@ func (w *world) quiet() {
 	})
 }
 
-// This is invariant 8. For each field that a person can set, what is applied could differ from what the API
-// server reports as applied.
+// This is invariant 8. For each field that a person can set, the applied value could differ from the one that
+// the API server reports as applied.
 func TestAtRestTheOperatorWritesNothing(t *testing.T) {
 	t.Parallel()
 	everything := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).EveryField() }

@@ -95,7 +95,7 @@ func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
 }
 
 // An operator that starts in the middle of a drain may find a Job of an earlier version, with other names,
-// labels and flags. It doesn't begin the drain again.
+// labels and flags. The operator doesn't begin the drain again.
 func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))

@@ -36,8 +36,8 @@ func (w *world) bringBack(claim *corev1.PersistentVolumeClaim, change func(*core
 	w.startOperator()
 }
 
-// A claim from a backup has all that was written before: that it was protected, its mark, and a request that is no person's
-// word any more.
+// A claim from a backup has its former marks: the protection, the leaving mark, and a request that is no
+// person's word any more.
 func TestAClaimThatABackupBringsBackIsLeftOver(t *testing.T) {
 	w := queueWorld(t)
 	kubes.Play(w.namespace, allMoved)

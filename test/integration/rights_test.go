@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/test/internal/operator"
 )
 
-// operatorUser is the operator's user in all tests. It has only the rights of config/rbac/role.yaml, so a
-// missing right fails a test.
+// operatorUser is the operator's user in all tests. The user has only the rights of config/rbac/role.yaml, so
+// a missing right fails a test.
 const operatorUser = "system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager"
 
 func asUser(name string) *rest.Config {
@@ -28,7 +28,7 @@ func asUser(name string) *rest.Config {
 	return config
 }
 
-// operatorRole is the operator's, as it is deployed.
+// operatorRole is the operator's deployed role.
 func operatorRole() (*rbacv1.ClusterRole, error) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "role.yaml"))
 	if err != nil {
@@ -64,8 +64,8 @@ var unseen = map[operator.Right]string{
 	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                            "an event that is told again within minutes",
 }
 
-// unusedRights returns an error if the operator's role has rights that no test has needed. It is called after
-// all tests.
+// unusedRights returns an error if the operator's role has rights that no test has needed. unusedRights is
+// called after all tests.
 func unusedRights() error {
 	role, err := operatorRole()
 	if err != nil {

@@ -31,7 +31,7 @@ func (w *world) upgrade(tag string) {
 	w.startOperator()
 }
 
-// template returns that of the members, and the annotations of its object.
+// template returns the members' template, and the annotations of its object.
 func (w *world) template() (*corev1.PodTemplateSpec, map[string]string) {
 	var sets appsv1.StatefulSetList
 	w.list(&sets)

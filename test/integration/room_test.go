@@ -21,8 +21,8 @@ func (w *world) full() (held *atomic.Pointer[controllers.Holds]) {
 	return held
 }
 
-// pagesOf is what a member of 64Mi holds in this many pages of one size of items, 4 KB each, beside a page of each of 38
-// other sizes.
+// pagesOf has the contents of a member of 64Mi in this many pages of one size of items, 4 KB each, beside a
+// page of each of 38 other sizes.
 func pagesOf(n int64) *controllers.Holds {
 	const perPage, chunk, item = 230, 4544, 4070
 	h := &controllers.Holds{Items: n * perPage, Bytes: n * perPage * item, Limit: 64 << 20, Classes: map[int64]controllers.Class{

@@ -51,7 +51,7 @@ func (w *world) reconcileBehind(edit func(client.ObjectList)) {
 	}
 }
 
-// These edit what the cache doesn't have yet.
+// These edit objects that the cache doesn't have yet.
 func withoutJobs(list client.ObjectList) {
 	if l, ok := list.(*batchv1.JobList); ok {
 		l.Items = nil

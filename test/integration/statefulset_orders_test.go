@@ -455,7 +455,7 @@ func TestAClaimThatCannotBeProtectedIsNamedAllTheTime(t *testing.T) {
 			return operator.NoFault
 		})
 	}
-	// still checks that reconciles between two attempts leave status as it is.
+	// still checks that reconciles between two attempts don't change status.
 	still := func(w *world, degraded func() *metav1.Condition) {
 		for range 3 {
 			w.reconcile()
@@ -603,8 +603,9 @@ func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
 	w.queueIsWell("both are drained", "data-queue-0", "wal-queue-0")
 }
 
-// The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its drain. Of two
-// that were made in one second, the one whose name comes first is the older one: so the successor's comes later.
+// The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its
+// drain. If two were made in one second, the one whose name comes first counts as the older one. So the
+// successor has a later name.
 func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
 	for what, first := range map[string]bool{"made before the other one goes": true, "made when the other one is gone": false} {
 		t.Run(what, func(t *testing.T) {

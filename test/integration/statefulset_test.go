@@ -28,7 +28,7 @@ import (
 
 const queue = "queue"
 
-// moved is what a drainer of these tests says at its end.
+// moved is the last report of a drainer of these tests.
 const moved = `{"found":3,"moved":2,"skipped":1}`
 
 func allMoved(player.Drainer) player.Act { return player.Act{Message: moved} }

@@ -113,7 +113,7 @@ func (u *uninstallation) deploy() {
 	u.create(d)
 }
 
-// hands is the uninstallation's client. It ends the operator when the Deployment is scaled to zero.
+// hands is the uninstallation's client. hands ends the operator when the Deployment is scaled to zero.
 type hands struct {
 	client.Client
 	u *uninstallation

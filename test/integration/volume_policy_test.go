@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bindVolumePolicy installs the shipped policy that bounds what the operator may do to volumes. It applies to
-// the operators of all tests.
+// bindVolumePolicy installs the shipped policy that bounds what the operator may do to volumes. The policy
+// applies to the operators of all tests.
 func bindVolumePolicy(ctx context.Context) error {
 	folder := filepath.Join("..", "..", "config", "policy")
 	policy, err := os.ReadFile(filepath.Join(folder, "volume_policy.yaml"))

@@ -122,8 +122,8 @@ func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
 	w.settled(2)
 }
 
-// A claim never asks for less again. The runbook says what to do with a cluster that was created with too much memory
-// and that has no items yet.
+// A claim never asks for less again. The runbook has a way out for a cluster that was created with too much
+// memory and that has no items yet.
 func TestAClusterCreatedWithAMistypedMemoryIsCreatedAgain(t *testing.T) {
 	tier.Second(t, "TestNoVolumeGrowsByAMistypedMemory")
 	w := newWorld(t)

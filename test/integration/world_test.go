@@ -54,7 +54,7 @@ type world struct {
 	log          *logBuffer
 	// clock is the operator's; nil for the machine's.
 	clock clock.PassiveClock
-	// byHand is set if a person does in this namespace what no operator may. Then the invariants are not
+	// byHand is set if a person acts in this namespace as no operator may. Then the invariants are not
 	// checked.
 	byHand bool
 	// interval is how long a wait rests at least before it checks its condition again.
@@ -393,7 +393,7 @@ func (b *logBuffer) tail(n int) string {
 	return strings.Join(b.lines[max(0, len(b.lines)-n):], "\n")
 }
 
-// picture describes the namespace as it is.
+// picture describes the present namespace.
 func (w *world) picture() string {
 	var out bytes.Buffer
 	for _, m := range w.clusters() {

@@ -1,9 +1,9 @@
-// Package invariants has the promises of a scale-down, one function each. They are checked for every step of a
-// cluster: in the model that explores the plan, in the tests that stop the operator at each of its writes, and
-// in chaos, which kills things at random under load.
+// Package invariants has the promises of a scale-down, one function each. The promises are checked for every
+// step of a cluster: in the model that explores the plan, in the tests that stop the operator at each of its
+// writes, and in chaos, which kills things at random under load.
 //
-// A function sees the state before a step and the one after it, and returns what is wrong. It knows only the
-// operator's finalizer, mark and receipt, and the drainer's flags. Their meaning is written here a
+// A function sees the state before a step and the one after it, and returns what is wrong. The functions know
+// only the operator's finalizer, mark and receipt, and the drainer's flags. Their meaning is written here a
 // second time, independently of the operator.
 package invariants
 

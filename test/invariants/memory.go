@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Remember takes over from the state before what the invariants need to know of the past. It is called once for
-// each state, in order; before is nil for the first state.
+// Remember takes from the state before everything that the invariants need to know of the past. Remember is
+// called once for each state, in order; before is nil for the first state.
 func (after *State) Remember(before *State) {
 	if before == nil {
 		before = &State{}

@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Of makes a state of the objects of one cluster and its namespace. It goes by what objects do
-// (mounts, commands, conditions), if possible, and not by the operator's labels and annotations.
+// Of makes a state of the objects of one cluster and its namespace. Of reads, if possible, the effects of
+// objects (mounts, commands, conditions), and not the operator's labels and annotations.
 func Of(cluster string, objects []client.Object) *State {
 	s := &State{Versions: map[string]string{}, Volumes: []Volume{}, Drains: drainsOf(cluster, objects)}
 	var ended []types.UID // Jobs whose drainer has ended, before their controller says so

@@ -85,7 +85,7 @@ func Record(ctx context.Context, c client.WithWatch) (*Recorder, error) {
 	return r, nil
 }
 
-// Stop ends the recording, and keeps what was recorded.
+// Stop ends the recording, and keeps the recorded changes.
 func (r *Recorder) Stop() {
 	r.cancel()
 	r.ended.Wait()
@@ -180,8 +180,8 @@ type Step struct {
 	Before, After *State
 }
 
-// Steps returns the changes so far of the cluster and its namespace, in order. The first one has what existed
-// when the recording began.
+// Steps returns the changes so far of the cluster and its namespace, in order. The first one has all objects
+// that existed when the recording began.
 func (r *Recorder) Steps(namespace, cluster string) ([]Step, error) {
 	r.mu.Lock()
 	changes, base, err := slices.Clone(r.changes[namespace]), r.base, r.err
@@ -226,8 +226,8 @@ func values(objects map[string]client.Object) func(func(client.Object) bool) {
 	}
 }
 
-// Check replays the cluster's history, checks every invariant for every step, and returns
-// what was broken and the number of steps. Call CaughtUp before it.
+// Check replays the cluster's history, checks every invariant for every step, and returns the violations and
+// the number of steps. Call CaughtUp before Check.
 func (r *Recorder) Check(namespace, cluster string) (broken []string, steps int, err error) {
 	history, err := r.Steps(namespace, cluster)
 	for _, step := range history {
@@ -255,7 +255,7 @@ func (r *Recorder) Forget(namespace string) {
 	delete(r.changes, namespace)
 }
 
-// Last returns the state after the last change, with what the invariants remember.
+// Last returns the state after the last change, with the invariants' memory.
 func (r *Recorder) Last(namespace, cluster string) (*State, error) {
 	steps, err := r.Steps(namespace, cluster)
 	if err != nil || len(steps) == 0 {
@@ -264,7 +264,7 @@ func (r *Recorder) Last(namespace, cluster string) (*State, error) {
 	return steps[len(steps)-1].After, nil
 }
 
-// Now returns the state after the last change, without what the invariants remember.
+// Now returns the state after the last change, without the invariants' memory.
 func (r *Recorder) Now(namespace, cluster string) *State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,8 +283,8 @@ func (r *Recorder) Now(namespace, cluster string) *State {
 	return Of(cluster, objects)
 }
 
-// Latest returns an object as it was recorded last, or nil if its end was, or nothing. Kind is an object of its
-// type.
+// Latest returns the last recorded state of an object; nil if its end was recorded last, or nothing. kind is
+// an object of its type.
 func (r *Recorder) Latest(namespace string, kind client.Object, name string) client.Object {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// SetDrain is a StatefulSetDrain, with the StatefulSet that it names. If several name one StatefulSet, it is the
-// oldest, which is the one that counts.
+// SetDrain is a StatefulSetDrain, with the StatefulSet that it names. If several name one StatefulSet, the
+// oldest counts.
 type SetDrain struct {
 	Name     string
 	Deleting bool
@@ -163,7 +163,7 @@ func releasedFromSet(s *State, d *SetDrain, c *Claim) string {
 	return ""
 }
 
-// rememberOfSet takes over what is to be known of the claim of a StatefulSet.
+// rememberOfSet takes over the memory of a claim of a StatefulSet.
 func (s *State) rememberOfSet(c, before *Claim) {
 	if before != nil {
 		c.Outside, c.Emptied = before.Outside, before.Emptied

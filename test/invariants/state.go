@@ -6,8 +6,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// State is a cluster with storage at one moment: its objects, and what the invariants
-// remember of the past (Remember).
+// State is a cluster with storage at one moment: its objects, and the invariants' memory of the past
+// (Remember).
 type State struct {
 	Cluster Cluster
 	Members StatefulSet
@@ -27,14 +27,14 @@ type State struct {
 	// ring; 0 for none.
 	Out       int32
 	OutSerial int64
-	// Routed is the state of a ring change that routers are told of; "" if there are none.
+	// Routed is the state of a ring change that routers have; "" if there are no routers.
 	Routed string
 
 	// AtRest is set if nothing was under way in this state.
 	AtRest bool
 	// Versions has those of all objects, by kind and name; nil if they are unknown.
 	Versions map[string]string
-	// Items are what a client finds; nil if there is no client.
+	// Items are the items that a client finds; nil if there is no client.
 	Items []Item
 
 	// DepartedVolumes are those whose member left while others stayed: their values may
@@ -89,7 +89,7 @@ type Pod struct {
 	// Moves is set if it is a mover, and Waits if it was not told to begin. Job is its Job's UID.
 	Moves, Waits bool
 	Job          string
-	// Receipt is the one that it left when it ended; nil if there is none.
+	// Receipt is the receipt at the Job's end; nil if there is none.
 	Receipt *contract.Receipt
 	// Emptied is set if it is the drainer of a StatefulSetDrain, and has moved everything.
 	Emptied bool
@@ -122,8 +122,8 @@ type Claim struct {
 	// Memcached's claim.
 	Set    string
 	Member int32
-	// Outside is set if the member was not wanted since the claim is there. Emptied is set if a drainer of the
-	// claim has ended well.
+	// Outside is set if the member has not been wanted since the claim was made. Emptied is set if a drainer
+	// of the claim has ended well.
 	Outside, Emptied bool
 
 	// Smallest is the smallest size above 0 that was wanted while the claim existed.
@@ -142,8 +142,8 @@ type Job struct {
 	Survivors int32
 	// Unfinished is set if it may start a pod.
 	Unfinished bool
-	// Moves is set if it moves items between members, or copies them from another cache. Prepared is set if each of its pods
-	// moves nothing before it is told to begin.
+	// Moves is set if the Job moves items between members, or copies them from another cache. Prepared is set
+	// if none of its pods moves anything before it is told to begin.
 	Moves, Prepared bool
 }
 

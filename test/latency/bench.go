@@ -46,14 +46,15 @@ type scaleDown struct {
 	// at is when the event of each moment arrived.
 	at [moments]time.Time
 	written
-	// planned is what kubectl mc plan says before it, took what the receipt says after it; 0 if that is not known.
+	// planned is the duration in kubectl mc plan before the scale-down, took the one in the receipt after it;
+	// 0 if that is not known.
 	planned, took time.Duration
 }
 
 // written counts the operator's writes.
 type written struct{ all, events int }
 
-// bench has the namespace of what is scaled down.
+// bench has the namespace of the scaled object.
 type bench struct {
 	kube      client.WithWatch
 	namespace string
@@ -298,7 +299,7 @@ func momentOf(event watch.Event, l *leaving) moment {
 	return scaled
 }
 
-// writes counts what the operator has written in the namespace since the log was last read.
+// writes counts the operator's writes in the namespace since the log was last read.
 func (b *bench) writes(log *harness.AuditLog) (n written, err error) {
 	err = log.Read(func(event *harness.AuditEvent) {
 		if event.ObjectRef.Namespace != b.namespace {

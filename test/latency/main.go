@@ -1,6 +1,6 @@
-// Command latency measures the steps of scale-downs on the cluster of
-// test/cluster, by the API server's own events, and counts the operator's writes
-// in its audit log. It prints a table for a Memcached, and one for a StatefulSetDrain: make bench-latency.
+// Command latency measures the steps of scale-downs on the cluster of test/cluster, by the API server's own
+// events, and counts the operator's writes in its audit log. Command latency prints a table for a Memcached,
+// and one for a StatefulSetDrain: make bench-latency.
 package main
 
 import (
@@ -80,7 +80,7 @@ func (b *bench) repeat(ctx context.Context, log *harness.AuditLog, scaleDowns in
 	return measured, nil
 }
 
-// row is one of the table: a value of a scale-down (NaN if it was not seen), and its target, at most; 0 if
+// row is a row of the table: a value of a scale-down (NaN if it was not seen), and its target, at most; 0 if
 // there is none.
 type row struct {
 	name   string
@@ -105,7 +105,8 @@ func seconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// apart is the greater by the smaller of what the plan said and what it took. The plan has whole seconds.
+// apart returns the ratio of the planned and the actual duration, the greater one divided by the smaller one.
+// The plan has whole seconds.
 func apart(s *scaleDown) float64 {
 	said, took := seconds(s.planned), math.Max(1, math.Round(seconds(s.took)))
 	return math.Max(said/took, took/said)

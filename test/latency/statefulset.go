@@ -19,7 +19,7 @@ import (
 // spool is the name of the sample of a StatefulSetDrain, of its StatefulSet, and of its file.
 const spool = "spool"
 
-// createSpool creates the sample with so many members, and without data: what its drainer does is not measured.
+// createSpool creates the sample with so many members, and without data: its drainer's work is not measured.
 func (b *bench) createSpool(ctx context.Context, sample string, members int) error {
 	text, err := os.ReadFile(sample)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// load is what clients do.
+// load has the clients' work.
 type load struct {
 	kind                        string // mix, hits, misses
 	connections, pipeline, size int
@@ -75,7 +75,7 @@ func (l load) fill(ctx context.Context, address string) error {
 	return nil
 }
 
-// client returns what each client does: it sends a pipeline of requests, and reads the answers.
+// client returns each client's work: it sends a pipeline of requests, and reads the answers.
 func (l load) client(int) func(*harness.Conn) (int, error) {
 	value := bytes.Repeat([]byte("v"), l.size)
 	var out []byte

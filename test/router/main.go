@@ -1,6 +1,6 @@
 // Command router measures "drainer route" beside a direct connection, twemproxy (Debian's nutcracker), and
-// memcached's own proxy, in one run: throughput, latency, CPU time of a request, and memory of a connection. It
-// prints two tables in Markdown: make bench-router.
+// memcached's own proxy, in one run: throughput, latency, CPU time of a request, and memory of a connection.
+// Command router prints two tables in Markdown: make bench-router.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	harness.Main("router", func(ctx context.Context) error { return measure(ctx, &o) })
 }
 
-// target is what is measured.
+// target is a measured server.
 type target struct {
 	name    string
 	address string

@@ -14,9 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createForeign makes n pods, n claims and n Jobs in the first clusters' namespace. They belong to no cluster,
-// and no scheduler, provisioner or Job controller acts on them. n StatefulSets without members and without a
-// StatefulSetDrain are in the namespaces of n clusters, because their controller reads all of a namespace for each.
+// createForeign makes n pods, n claims and n Jobs in the first clusters' namespace. These objects belong to
+// no cluster, and no scheduler, provisioner or Job controller acts on them. n StatefulSets without members
+// and without a StatefulSetDrain are in the namespaces of n clusters, because their controller reads all of a
+// namespace for each.
 func (w *world) createForeign(n int) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		began := time.Now()

@@ -1,5 +1,6 @@
-// Command scale measures the manager beside a thousand clusters. A real control plane, kwok (which plays nodes
-// and pods), and the manager are processes of their own that end with this one. It prints one table.
+// Command scale measures the manager beside a thousand clusters. A real control plane, kwok (which plays
+// nodes and pods), and the manager are processes of their own that end with this one. Command scale prints
+// one table.
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	"example.com/memcached-operator/test/tied"
 )
 
-// options say what is measured, and how much of it.
+// options choose the measurements, and their sizes.
 type options struct {
 	root, kwok, manager string
 	// steps are the numbers of clusters, in growing order.
@@ -76,7 +77,7 @@ func runAndPrint(ctx context.Context, o options) error {
 	return err
 }
 
-// run measures all phases. If one fails, it returns those before it.
+// run measures all phases. If one fails, run returns those before it.
 func run(ctx context.Context, o options, out io.Writer) (columns []*column, err error) {
 	deployed.QuietLogs()
 	dog, err := tied.Watch("scale")

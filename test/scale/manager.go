@@ -51,7 +51,7 @@ func startManager(c *controlPlane, program string, flags ...string) (*manager, e
 	return m, err
 }
 
-// load has what the manager has done and used since its start.
+// load has the manager's work and usage since its start.
 type load struct {
 	reconciles, errors, cpu float64
 	depth, active           float64

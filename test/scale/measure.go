@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// column is what one phase did and cost.
+// column has one phase's work and costs.
 type column struct {
 	name string
 	// per is the number of clusters, scale-downs or members that the costs are divided
@@ -32,8 +32,8 @@ type column struct {
 func (c *column) writes() int { return c.calls.sum(call.write) }
 func (c *column) reads() int  { return c.calls.sum(call.read) }
 
-// phase is a piece of work to measure. It returns the seconds that it took by
-// its own definition, and may start another manager.
+// phase is a piece of work to measure. A phase returns the seconds that it took by its own definition, and
+// may start another manager.
 type phase func(ctx context.Context, c *column) (seconds float64, err error)
 
 // measure runs the phase and lets the manager come to rest.

@@ -14,14 +14,15 @@ import (
 // maxWritesPerScaleDown is how many API writes a scale-down may take.
 const maxWritesPerScaleDown = 15
 
-// maxReadsPerScaleDown is how many API reads it may take, also beside other objects in the namespace. In a
-// benchmark it takes 16.0, and 16.1 on a machine whose CPUs are busy with other programs.
+// maxReadsPerScaleDown is how many API reads a scale-down may take, also beside other objects in the
+// namespace. In a benchmark a scale-down takes 16.0, and 16.1 on a machine whose CPUs are busy with other
+// programs.
 const maxReadsPerScaleDown = 20
 
 // maxReadsPerCreation is how many API reads a new cluster of four members may take. In a benchmark it takes 9.0.
 const maxReadsPerCreation = 10
 
-// TestClustersTakeNoMoreWritesThanAllowed is the benchmark in small. It asserts counts, never times.
+// TestClustersTakeNoMoreWritesThanAllowed is the benchmark in small. The test asserts counts, never times.
 func TestClustersTakeNoMoreWritesThanAllowed(t *testing.T) {
 	measure(t, options{steps: []int{20}, scaleDowns: 20, foreign: 100, resync: 2 * time.Second})
 }

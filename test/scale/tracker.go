@@ -24,7 +24,7 @@ type tracker struct {
 	gone     map[types.NamespacedName]time.Time
 }
 
-// clusterState is what a cluster's status says of its present spec.
+// clusterState is a cluster's status about its present spec.
 type clusterState struct {
 	available, settled bool
 }

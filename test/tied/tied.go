@@ -1,5 +1,5 @@
-// Package tied starts processes that end when the test binary ends, even if that is killed. A Watchdog does that
-// for what they start in turn, and for temporary files.
+// Package tied starts processes that end when the test binary ends, even if that is killed. A Watchdog ends
+// the processes that they start in turn, and removes temporary files.
 package tied
 
 import (

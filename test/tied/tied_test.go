@@ -65,7 +65,7 @@ func startAndStay(t *testing.T) {
 	time.Sleep(wait.Long) // the runtime ends a process whose goroutines wait for nothing
 }
 
-// gone returns nil if a process has ended. It may be a zombie, until its new parent waits for it.
+// gone returns nil if a process has ended. The process may be a zombie, until its new parent waits for it.
 func gone(pid int) error {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil || strings.Contains(string(stat), ") Z ") {

@@ -11,10 +11,10 @@ import (
 
 const variable = "TMPDIR"
 
-// Watchdog ends what a process has started, and removes its temporary files, when the process has ended in any
-// way: by Go's own time-out, by SIGKILL, or by a panic. It is a shell that reads from a pipe without a writer: the pipe ends with this process. It knows
-// processes by the directory in their environment, so it finds those, too, that start later, or are started by
-// another one.
+// Watchdog ends the processes that a process has started, and removes its temporary files, when the process
+// has ended in any way: by Go's own time-out, by SIGKILL, or by a panic. The watchdog is a shell that reads
+// from a pipe without a writer: the pipe ends with this process. The shell knows processes by the directory
+// in their environment. So it also finds processes that start later, or are started by another one.
 type Watchdog struct {
 	// Dir has the temporary files of this process and those that it starts.
 	Dir string
@@ -57,7 +57,7 @@ func Watch(name string) (*Watchdog, error) {
 	return w, nil
 }
 
-// Stop lets the watchdog end what was started since Start, and waits for that.
+// Stop lets the watchdog end all processes that were started since Start, and waits for that.
 func (w *Watchdog) Stop() error {
 	if w == nil {
 		return nil

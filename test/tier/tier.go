@@ -55,7 +55,7 @@ func Needs(tb testing.TB, what string, err error) {
 	}
 }
 
-// Missing says that something is missing, and what to run instead.
+// Missing reports that something is missing, and the command to run instead.
 func Missing(what string, err error) string {
 	return fmt.Sprintf("skipped without %s (%v); make test installs it, and runs this", what, err)
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// source is what the test files of this repository have.
+// source has the contents of this repository's test files.
 type source struct {
 	// tests are the names of all test functions, and whether each is of the second tier as a whole.
 	tests map[string]bool
@@ -129,7 +129,7 @@ func TestTheTestsThatTheDocsNameExist(t *testing.T) {
 	}
 }
 
-// The first tier must show what the second shows, by a test that exists.
+// The first tier must show the same as the second, by a test that exists.
 func TestEachTestOfTheSecondTierNamesOneOfTheFirst(t *testing.T) {
 	s := read(t)
 	for name, where := range s.shownBy {
@@ -197,7 +197,7 @@ func rows(t *testing.T, page, heading string) (first []string) {
 	return first[2:]
 }
 
-// The table tells users what happens; docs/promises.md has the tests.
+// The table tells users the outcome; docs/promises.md has the tests.
 func TestEachRowBesideTheScaleDownControllerHasATest(t *testing.T) {
 	told, tested := rows(t, "statefulsets.md", "## Beside the StatefulSet Scale-Down Controller"), rows(t, "promises.md", "## Any StatefulSet")
 	if !slices.Equal(told, tested) {

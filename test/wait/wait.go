@@ -1,6 +1,6 @@
-// Package wait has the waits of tests. Each ends by what it waits for, or shortly before the test binary's own
-// time-out (go test -timeout), with a message that says what did not come. No wait has a bound of its own,
-// since a machine may be busy.
+// Package wait has the waits of tests. Each ends when its event comes, or shortly before the test binary's
+// own time-out (go test -timeout), with a message that names the missing event. No wait has a bound of its
+// own, since a machine may be busy.
 package wait
 
 import (
@@ -17,7 +17,7 @@ const Long = 24 * time.Hour
 var started = time.Now()
 
 // Deadline is when waits give up: before the time-out ends the binary, by a twentieth of the time-out, or by
-// half a minute if that is less. It is far away if there is no time-out.
+// half a minute if that is less. Deadline is far away if there is no time-out.
 func Deadline() time.Time {
 	timeout := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
 	if timeout == 0 {
@@ -65,9 +65,10 @@ func Receive[T any](tb testing.TB, what string, from <-chan T) (got T) {
 	return got
 }
 
-// AtSomeSpeed is for a test of code that bounds a wait. The test makes the code wait for a rest, and the bound
-// is a multiple of it. A busy machine is late by a time that doesn't depend on the rest. So AtSomeSpeed tries
-// longer rests until one succeeds. It fails with the last error if a rest of half a minute doesn't.
+// AtSomeSpeed is for a test of code that bounds a wait. The test makes the code wait for a rest, and the
+// bound is a multiple of it. A busy machine is late by a time that doesn't depend on the rest. So AtSomeSpeed
+// tries longer rests until one succeeds. AtSomeSpeed fails with the last error if a rest of half a minute
+// doesn't succeed.
 func AtSomeSpeed(tb testing.TB, rest time.Duration, try func(rest time.Duration) error) {
 	tb.Helper()
 	for ; ; rest *= 4 {

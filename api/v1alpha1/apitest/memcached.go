@@ -208,7 +208,7 @@ func everyTemplateField() cachev1alpha1.PodTemplate {
 	})
 }
 
-// added is the template with what a person adds to a pod.
+// added is the template with variables, volumes, mounts and containers that a person may add to a pod.
 func added(t cachev1alpha1.PodTemplate) cachev1alpha1.PodTemplate {
 	t.Env = []corev1.EnvVar{
 		{Name: "TZ", Value: "UTC"},
@@ -251,7 +251,7 @@ func sidecar(name string) corev1.Container {
 	}
 }
 
-// proxy is a sidecar as Kubernetes has it: an init container that goes on.
+// proxy is a native sidecar: an init container that keeps running.
 func proxy() corev1.Container {
 	c := sidecar("proxy")
 	c.Ports, c.RestartPolicy = nil, ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -259,5 +259,5 @@ func proxy() corev1.Container {
 	return c
 }
 
-// Obj returns a copy of what was built.
+// Obj returns a copy of the built object.
 func (b *MemcachedBuilder) Obj() *cachev1alpha1.Memcached { return b.object.DeepCopy() }

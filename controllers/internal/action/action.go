@@ -14,8 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Action is one write to the API server. It writes nothing if the object is already as
-// wanted.
+// Action is one write to the API server, or none if the object is already as wanted.
 type Action interface {
 	fmt.Stringer
 	kind() Kind
@@ -24,32 +23,32 @@ type Action interface {
 // KindOf returns the kind of the action.
 func KindOf(a Action) Kind { return a.kind() }
 
-// Kind is what a failure of an action stops, and what it means for the live reads of others.
+// Kind tells which later actions a failure of an action stops, and how the action affects live reads.
 type Kind struct {
 	Class
 	// Claim leads the unit that the action is about, empty for none. A failure stops the later actions about
 	// the same unit.
 	Claim types.UID
-	// ReadsAgain: a live read from before the action is outdated after it. Other actions write nothing that
-	// live checks look at, or add what they write to the live read.
+	// ReadsAgain: a live read from before the action is outdated after it. All other actions write nothing
+	// that live checks look at, or add their writes to the live read.
 	ReadsAgain bool
 	// Owns: the action makes the Memcached the owner of its members. Right before it, a live read tells whether a
 	// person has deleted the Memcached and keeps the members.
 	Owns bool
 }
 
-// Class says what a failure of an action stops.
+// Class names the later actions that a failure of an action stops.
 type Class string
 
 // The classes.
 const (
 	// Cluster: all later actions.
 	Cluster Class = "all"
-	// Members: the later actions of this class. They bring members about, or what members need first: leaving
-	// marks, names, the clients' list, who may reach the members. A mistake in the spec is no reason to stop a drain.
+	// Members: the later actions of this class, which create members or their prerequisites: leaving marks,
+	// names, the clients' list, the NetworkPolicy. A mistake in the spec doesn't stop a drain.
 	Members Class = "members"
-	// Claim: the later actions about the same claim. A claim that can't be drained is no reason to stop other
-	// drains, moves or growth.
+	// Claim: the later actions about the same claim. A claim that can't be drained doesn't stop other drains,
+	// moves or growth.
 	Claim Class = "claim"
 	// Beside: nothing.
 	Beside Class = "nothing"
@@ -60,7 +59,7 @@ const (
 type (
 	// AddOwnerFinalizer adds our finalizer to the owner: the Memcached or the StatefulSetDrain.
 	AddOwnerFinalizer struct{}
-	// RemoveOwnerFinalizer removes it when no claim has one any more.
+	// RemoveOwnerFinalizer removes the owner's finalizer when no claim has ours any more.
 	RemoveOwnerFinalizer struct{}
 	// ApplyService applies the Service that names the members.
 	ApplyService struct{}
@@ -79,7 +78,7 @@ type (
 	ApplyDiscovery struct{}
 	// TellMember writes the list that is in DNS to a member's pod.
 	TellMember struct{ Pod PodRef }
-	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
+	// ApplyRouters applies or deletes a part of the routers of spec.router.
 	ApplyRouters struct{ Part RouterPart }
 	// WriteTable writes the table of the rings for the routers, or deletes it. In the states stable
 	// and prepare its new ring has ListSize members, without the one that is Out (ring.Ring); in the
@@ -97,7 +96,7 @@ type (
 	// ApplyStatefulSet applies the StatefulSet of the members.
 	ApplyStatefulSet struct {
 		Replicas int32
-		// KeepTemplate leaves the pod template as it is.
+		// KeepTemplate leaves the pod template unchanged.
 		KeepTemplate bool
 		// Partition: members with lower ordinals keep their template. Steps: if the template changes, all do.
 		Partition int32
@@ -220,7 +219,8 @@ type (
 		Volume, To string
 		StoredBy   int64
 	}
-	// ReturnVolume binds a reserved volume to its first claim again, so that it is deleted with it.
+	// ReturnVolume binds a reserved volume to its first claim again, so that the volume is deleted with that
+	// claim.
 	ReturnVolume struct {
 		Claim        ClaimRef
 		Volume, From string
@@ -230,13 +230,13 @@ type (
 		Claim ClaimRef
 		Size  int64
 	}
-	// CarryOver notes on the aside claim that the marks that it was made with, those of the claim From,
-	// are its own now.
+	// CarryOver notes on the aside claim that its marks, which were copied from the claim From, are its own
+	// now.
 	CarryOver struct{ Claim, From ClaimRef }
 	// SkipToo annotates a claim of a hand-over with a skip, because a person has skipped the other one.
 	SkipToo struct{ Claim ClaimRef }
-	// NoteRestored notes that a backup has brought the claim back: what is on it is about another claim,
-	// and only a person knows whether its data is wanted. Hold: its drain waits for that person.
+	// NoteRestored notes that a backup has brought the claim back: the annotations on it are about another
+	// claim, and only a person knows whether its data is wanted. Hold: its drain waits for that person.
 	NoteRestored struct {
 		Claim ClaimRef
 		Hold  bool
@@ -267,9 +267,10 @@ type Attempts struct {
 	Last types.UID
 }
 
-// Receipt is what a drainer has left at its end.
+// Receipt is a drainer's report at its end.
 type Receipt struct {
-	// Source names what was drained: the UIDs of the claims, joined by commas. For a move it is ring.Source.
+	// Source names the drained volumes: the UIDs of the claims, joined by commas. For a move it is
+	// ring.Source.
 	Source string
 	// Err says why the receipt does not add up; nil if it does.
 	Err error
@@ -277,7 +278,7 @@ type Receipt struct {
 	Final, Unreadable bool
 	// Reason and Message say why the drainer failed; empty if it did not say.
 	Reason, Message string
-	// Text is what the claim keeps of it.
+	// Text is the part of the receipt that the claim keeps.
 	Text string
 	// SetVersion is that of the Job that drained it (claims.Job).
 	SetVersion string
@@ -343,8 +344,8 @@ const (
 	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable is
 	// Release.
 	ByUnrecoverable Release = "Unrecoverable"
-	// ByMove: a mover has found nothing more at a member without a volume. NotMoved: no mover has, and its items go with
-	// its pod.
+	// ByMove: a mover has found nothing more at a member without a volume. NotMoved: no mover has, and the
+	// rest of the items goes with the pod.
 	ByMove   Release = "Moved"
 	NotMoved Release = "NotMoved"
 	// BySetAside: another claim with the finalizer has the volume.

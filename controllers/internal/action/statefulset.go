@@ -2,8 +2,8 @@ package action
 
 import "k8s.io/apimachinery/pkg/types"
 
-// The actions on the claims of a StatefulSet that a StatefulSetDrain names, and on the StatefulSet itself. Each
-// about a claim is one write.
+// The actions on the claims of a StatefulSet that a StatefulSetDrain names, and on the StatefulSet itself.
+// Each action about a claim is one write.
 type (
 	// Protect gives the claim of a wanted member our label, our finalizer, and the note that it was seen while
 	// its member was wanted.
@@ -12,11 +12,11 @@ type (
 	Label struct{ Claim ClaimRef }
 	// Mark writes the leaving mark on a claim, with the policy and the number of its unit, and protects it.
 	Mark struct{ Claim ClaimRef }
-	// Unmark takes the leaving mark off, with all that came with it: its member is wanted again.
+	// Unmark removes the leaving mark and all that came with it, because the member is wanted again.
 	Unmark struct{ Claim ClaimRef }
-	// Unlabel takes our label and annotations off a claim that has no finalizer of ours any more.
+	// Unlabel removes our label and annotations from a claim that has no finalizer of ours any more.
 	Unlabel struct{ Claim ClaimRef }
-	// Wake counts the annotation on the StatefulSet up, which wakes its controller.
+	// Wake increments the annotation on the StatefulSet, which wakes the StatefulSet's controller.
 	Wake struct{ UID types.UID }
 )
 

@@ -28,11 +28,11 @@ const (
 	WarmOnMiss WarmResult = "OnMiss"
 )
 
-// WarmRecord is what the Memcached carries about its warming. Any client may have written it.
+// WarmRecord is the Memcached's record of its warming. Any client may have written it.
 type WarmRecord struct {
 	// UID is of the Memcached: a record that a backup has brought to another one doesn't count.
 	UID types.UID `json:"uid"`
-	// Source names what was copied, and Result how that has ended.
+	// Source names the source, and Result says how its warming has ended.
 	Source string     `json:"source"`
 	Result WarmResult `json:"result,omitempty"`
 	// Jobs counts the Jobs whose end is recorded.
@@ -95,7 +95,7 @@ func ParseWarmRecord(text string) (r WarmRecord, err error) {
 	return r, nil
 }
 
-// Add adds what another receipt counts. Any client may have written that, so the sums are bounded.
+// Add adds the counts of another receipt. Any client may have written them, so the sums are bounded.
 func (r *WarmRecord) Add(n *contract.Receipt) {
 	for _, sum := range []struct {
 		to   *int64
@@ -125,9 +125,9 @@ type (
 		Volume  ClaimRef
 		Before  WarmRecord
 	}
-	// RecordWarm writes on the Memcached what was copied from the source. Receipt is the proof; nil if a person has
-	// skipped the warming, or the source can't be listed. Before is the record that it replaces. Answers is the person's
-	// request that it answers, and that is removed.
+	// RecordWarm writes the result of a copy from the source on the Memcached. Receipt is the proof; nil if a
+	// person has skipped the warming, or the source can't be listed. Before is the record that is replaced.
+	// Answers is the person's request that is answered, and removed.
 	RecordWarm struct {
 		Claim   ClaimRef
 		Target  string

@@ -42,9 +42,9 @@ func (a *Applier) adopt(ctx context.Context, s *observe.State) (denied, failed e
 	return denied, failed
 }
 
-// toAdopt returns the claims that the cache can't see and that become the cluster's. A claim
-// without our finalizer stays as it is if the Memcached is being deleted, or if another owner's
-// StatefulSet has the cluster's name.
+// toAdopt returns the claims that the cache can't see and that become the cluster's. A claim without our
+// finalizer stays unchanged if the Memcached is being deleted, or if another owner's StatefulSet has the
+// cluster's name.
 func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *read.LiveClaims) (claims []action.ClaimRef, err error) {
 	for i := range found.Unlabelled {
 		claim := &found.Unlabelled[i]

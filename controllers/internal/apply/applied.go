@@ -151,8 +151,8 @@ type configuration[T any] interface {
 	WithResourceVersion(version string) *T
 }
 
-// extracted is the part of an object that we have applied. To extract takes most of the time of a comparison, and
-// is done when the part is first needed.
+// extracted returns the part of an object that we have applied. Extracting takes most of the time of a
+// comparison, so it is done when the part is first needed.
 func extracted[P, AC any](extract func(P, string) (AC, error), object P) func() (AC, error) {
 	return sync.OnceValues(func() (AC, error) { return extract(object, cachev1alpha1.ManagedBy) })
 }
@@ -221,7 +221,7 @@ func rename(fields map[string]any, value, live any) (changed bool) {
 }
 
 func renameElements(fields map[string]any, list, live []any) (changed bool) {
-	var lost []int // that have another key now
+	var lost []int // elements that have another key now
 	unowned := slices.Clone(live)
 	for name, of := range fields {
 		text, ok := strings.CutPrefix(name, "k:")

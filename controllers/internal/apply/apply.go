@@ -82,8 +82,7 @@ type Done struct {
 	// RollOutWaits is why the change that an upgrade makes to the members waits; empty if nothing
 	// waits.
 	RollOutWaits string
-	// SizeChanged is what admission made of the number of members or routers; empty if it
-	// changed none.
+	// SizeChanged says how admission has changed the number of members or routers; empty if it has not.
 	SizeChanged string
 	// Waits is when to reconcile again if no event comes earlier.
 	Waits read.Again
@@ -153,7 +152,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, p
 	return r.allDone(), err
 }
 
-// allDone returns what this run has written, with what it wrote about claims.
+// allDone returns this run's writes, with their content about claims.
 func (r *run) allDone() Done {
 	done, about := r.done, &r.claims.Done
 	for _, job := range about.Drains {
@@ -171,7 +170,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 	return steps.InOrder(ctx, actions)
 }
 
-// before forgets what no longer holds when the step is taken.
+// before forgets the live reads that are outdated when the step is taken.
 func (r *run) before(step action.Action) {
 	kind := action.KindOf(step)
 	if kind.ReadsAgain {
@@ -185,7 +184,7 @@ func (r *run) before(step action.Action) {
 	}
 }
 
-// after forgets what no longer holds after the step. A failed step may have added to the view.
+// after forgets the live reads that are outdated after the step. A failed step may have added to the view.
 func (r *run) after(step action.Action, err error) {
 	if err != nil || action.KindOf(step).ReadsAgain {
 		r.view = nil
@@ -303,7 +302,7 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	return err
 }
 
-// deleteJob deletes a Job. If it was the mover of a leaving member, an event tells how that has ended.
+// deleteJob deletes a Job. If it was the mover of a leaving member, an event says how the move has ended.
 func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 	deleted, err := r.claims.DeleteJob(ctx, a)
 	if deleted {

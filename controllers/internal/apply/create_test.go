@@ -32,7 +32,7 @@ type lists struct {
 	client.Client
 	cluster *cachev1alpha1.Memcached
 	list    *corev1.ConfigMap
-	// applied has the versions in which the list was to be written, gets what was read.
+	// applied has the written versions of the list, gets the read ones.
 	applied, gets []string
 }
 

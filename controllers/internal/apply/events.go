@@ -29,7 +29,7 @@ func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim action.Clai
 func (r *run) tellMoved(a action.DeleteJob) {
 	switch {
 	case a.Moved == nil && a.NotMoved == "": // not the mover of a leaving member
-	case a.Moved == nil && r.cluster.Spec.InPods(): // its receipt in status tells, whether it had a mover or not
+	case a.Moved == nil && r.cluster.Spec.InPods(): // status has its receipt, with or without a mover
 	case a.Moved == nil:
 		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "claim %s: not all items were moved while its member was leaving (%s): "+
 			"clients miss the others until its volume is drained", a.Claim.Name, a.NotMoved)

@@ -50,7 +50,7 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 	return r.liveWithKnown(ctx, observe.Known{})
 }
 
-// liveWithKnown is live, without a read of what is known.
+// liveWithKnown is live, without a read of known facts.
 func (r *run) liveWithKnown(ctx context.Context, known observe.Known) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
@@ -85,8 +85,8 @@ func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas i
 	return r.allLabelled(ctx, live.Found)
 }
 
-// allLabelled refuses if the cluster has claims that the plan doesn't know, because the cache can't
-// see them. They are adopted after the plan's last step (labelFound).
+// allLabelled refuses if the cluster has claims that the plan doesn't know, because the cache can't see them.
+// These claims are adopted after the plan's last step (labelFound).
 func (r *run) allLabelled(ctx context.Context, found *read.LiveClaims) error {
 	claims, err := r.toAdopt(ctx, r.cluster, found)
 	claims = slices.DeleteFunc(claims, r.isDenied)

@@ -19,10 +19,10 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// If the API server denies what the spec asks for of a StatefulSet or a Deployment, such as a label,
-// its size is set alone, and all else stays as we have applied it last.
+// If the API server denies the wanted StatefulSet or Deployment, for example because of a label, only the
+// size is set, and everything else stays as we have applied it last.
 
-// statefulSetSize sets the size alone, after the write that was denied, and returns why it was.
+// statefulSetSize sets the size alone, after the write that was denied, and returns why it was denied.
 func (r *run) statefulSetSize(ctx context.Context, a action.ApplyStatefulSet, denied error) error {
 	present := r.present.StatefulSet
 	if present == nil || !read.Denied(denied) || ptr.Deref(present.Spec.Replicas, 1) == a.Replicas {
@@ -72,10 +72,10 @@ func applyLocked[AC interface {
 	return err
 }
 
-// lastApplied is the part of a StatefulSet or a Deployment that we have applied, as it is now; nil if
-// that is not known. An element of a list whose key admission has changed belongs to it under its
-// present key (see renamed). The generated functions (appsac.ExtractDeployment) leave it out, and
-// without it we would no longer own the element.
+// lastApplied is the part of a StatefulSet or a Deployment that we have applied, as it is now; nil if that is
+// not known. List elements whose keys admission has changed count, under their present keys (see renamed).
+// The generated functions (appsac.ExtractDeployment) leave such elements out, and we would then no longer own
+// them.
 func lastApplied[T any](live metav1.Object) *T {
 	fields, object := appliedFields(live), asMap(live)
 	part, is := pick(fields, object).(map[string]any)

@@ -44,21 +44,21 @@ func (r *run) applyDiscovery(ctx context.Context) error {
 	})
 }
 
-// list compares what an EndpointSlice has with what it should have.
+// list is an EndpointSlice beside its wanted content.
 type list struct {
 	slice   *discoveryv1.EndpointSlice
 	wanted  []build.Endpoint
 	kind    discoveryv1.AddressType
 	ports   build.ListPorts
 	version int64
-	// differs: the slice has another list. moves: the slice is to become the Service's, or is no
-	// longer to be it.
+	// differs: the slice has another list. moves: the slice is to belong to the Service, or no longer to
+	// belong to it.
 	differs, moves bool
 }
 
-// listOf compares the slice with what is wanted. The version grows when anything in the list
-// changes. If the slice was created again under a clock that is behind, members may have been told
-// a later version, and would ignore an earlier one. So the new version is higher than theirs, too.
+// listOf compares the slice with the wanted one. The version grows when anything in the list changes. If the
+// slice was created again under a clock that is behind, members may have been told a later version, and would
+// ignore an earlier one. So the new version is higher than theirs, too.
 func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
 	present := build.EndpointsOf(slice)
 	l := list{slice: slice}
@@ -84,9 +84,9 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 	return l
 }
 
-// writeEndpoints writes the members that are on the clients' list. If they differ from
-// those in the cache, it compares them with those on the API server: a list that was
-// written a moment ago is not written again, and the members are told its version.
+// writeEndpoints writes the members that are on the clients' list. If these differ from the cache, the list
+// is compared with the API server's: a list that was written a moment ago is not written again, and the
+// members are told its version.
 func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error {
 	l := r.listOf(a, r.present.Endpoints)
 	if l.slice == nil && len(l.wanted) == 0 {
@@ -135,7 +135,7 @@ func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 	told := slices.ContainsFunc(r.present.Pods, func(p corev1.Pod) bool {
 		return p.UID == a.Pod.UID && p.Annotations[cachev1alpha1.AnnotationListVersion] != ""
 	})
-	return write.ApartIf(!told, err) // it names no member to clients
+	return write.ApartIf(!told, err) // a pod that was told nothing names no member to clients
 }
 
 // tell writes the version of a list or a table on a pod that has another version, with more annotations. tell

@@ -139,13 +139,14 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, variant(a))
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
-		// If members leave while others stay, the events about their claims tell.
+		// If members leave while others stay, the events about their claims say so.
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
 	}
 	return r.statefulSetSize(ctx, a, err)
 }
 
-// tellLost says which items this write loses, before it does. Without volumes, those of a member are in its pod alone.
+// tellLost says which items this write loses, before the write: without volumes, a member's items are in its
+// pod alone.
 func (r *run) tellLost(a action.ApplyStatefulSet, d *templateDecision, from int32) {
 	lost := func(verb, format string, args ...any) {
 		r.Events.Eventf(r.cluster, nil, corev1.EventTypeWarning, "ItemsLost", verb, format, args...)

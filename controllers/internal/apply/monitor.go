@@ -73,7 +73,7 @@ func (m *Monitors) apply(ctx context.Context, a access, c *cachev1alpha1.Memcach
 	return status.Monitored, nil
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (m *Monitors) Forget(key client.ObjectKey) { m.found.Forget(key) }
 
 // serviceMonitor reads the cluster's ServiceMonitor live; nil if there is none.
@@ -97,8 +97,8 @@ func (a access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memca
 	return a.delete(ctx, live)
 }
 
-// monitorAsWanted tells whether the live ServiceMonitor is what the last write of the desired one left. Only
-// another write removes a field that is no longer desired, such as an interval.
+// monitorAsWanted tells whether the live ServiceMonitor has not changed since the last write of the desired
+// one. Only another write removes a field that is no longer desired, such as an interval.
 func monitorAsWanted(live, desired *unstructured.Unstructured, hash string) bool {
 	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && (contains(live.Object, desired.Object) || asSent(live, hash, desired))
 }

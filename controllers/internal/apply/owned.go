@@ -58,7 +58,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, stale: &stale, locked: locked,
 	})
 	r.done.ListWritten = err == nil
-	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // its members don't wait for it
+	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // members without storage don't wait for the list
 	if err == nil && !stale && r.present.ServerList == nil {
 		r.listMade = &a
 	}
@@ -102,14 +102,14 @@ type owned[T any, P interface {
 	configuration[C]
 }] struct {
 	kind, name string
-	// current is what the cache has, or nil.
+	// current is the cached object, or nil.
 	current P
-	// desired returns what the spec demands; nil for no object.
+	// desired returns the object that the spec demands; nil for none.
 	desired func() AC
 	// extract returns the fields of the current object that we have applied.
 	extract func(P, string) (AC, error)
-	// variant is a number that desired depends on besides the spec. differs: the object
-	// is known to differ from what is desired.
+	// variant is a number that desired depends on besides the spec. differs: the object is known to differ
+	// from the desired one.
 	variant int32
 	differs bool
 	// locked: the object is only changed if the cache has its latest version. In that version the
@@ -207,10 +207,10 @@ const noVersion = "1"
 // kindMade with a kind is the key in Matches of an object that this process has created.
 const kindMade = "made "
 
-// create creates an object that the cache lacks. If the API server says that the object exists,
-// create reads it: stale is true if it is the cluster's own, and its event will come. An object of
-// another owner is an error, and stays as it is. If this process has created the object before,
-// create reads first, because the cache usually is stale.
+// create creates an object that the cache lacks. If the API server says that the object exists, create reads
+// it: stale is true if it is the cluster's own, and its event will come. An object of another owner is an
+// error, and stays unchanged. If this process has created the object before, create reads first, because the
+// cache usually is stale.
 func create[T any, P interface {
 	*T
 	client.Object

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/write"
 )
 
-// Without volumes, what claims say otherwise is written on the members' pods. A pod of the same name that has
-// replaced the one in the plan is not written to: its UID differs.
+// Without volumes, the members' pods have the marks that claims have otherwise. No mark gets on a pod of the
+// same name that has replaced the one in the plan, because its UID differs.
 
 // holder is the word for what holds a member's items.
 func (r *run) holder() string {

@@ -73,8 +73,8 @@ func TestAnElementThatAdmissionRenamedIsSentUnderItsNewName(t *testing.T) {
 	}
 }
 
-// After such a write we own the elements by the keys that they have, and the hash is that of the
-// configuration as it was wanted.
+// After such a write we own the elements by their present keys, and the hash is that of the wanted
+// configuration.
 func TestAnElementSentUnderItsNewNameCountsAsSent(t *testing.T) {
 	const soft, hard = corev1.ScheduleAnyway, corev1.DoNotSchedule
 	both := []string{"host", "zone"}

@@ -47,7 +47,7 @@ type templateDecision struct {
 	template *coreac.PodTemplateSpecApplyConfiguration
 	// settled: the template is as wanted, and no roll-out is under way.
 	settled bool
-	// changes: it is another one than is applied now.
+	// changes: the template differs from the one that is applied now.
 	changes bool
 	turn    *rollout.Decision
 }

@@ -102,7 +102,7 @@ func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) erro
 	return err
 }
 
-// routerOptions are the options with the source that routers ask for what they miss.
+// routerOptions are the options with the source that routers ask for missed keys.
 func (r *run) routerOptions() build.Options {
 	o := r.Options
 	if from := r.cluster.Spec.WarmFrom; from != nil && from.OnMiss && r.present.Warm != nil {

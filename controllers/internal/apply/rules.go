@@ -26,7 +26,7 @@ func (r rules) Terms(ctx context.Context) (claims.Terms, error) {
 	if err != nil {
 		return claims.Terms{}, err
 	}
-	// If the Memcached was gone, one that exists now is another one, which keeps the claims that it
+	// If the Memcached was gone, a Memcached that exists now is another one, which keeps the claims that it
 	// finds.
 	gone := cluster == nil || cluster.DeletionTimestamp != nil || r.cluster.UID != "" && cluster.UID != r.cluster.UID
 	if gone {

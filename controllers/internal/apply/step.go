@@ -56,8 +56,8 @@ func (r *run) openPartition(ctx context.Context, a action.OpenPartition) error {
 	return client.IgnoreNotFound(r.Patch(ctx, set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(build.NoPartition))))
 }
 
-// partition is the ordinal below which members keep their template. If this write changes the template of members that
-// step out first, none restarts by itself.
+// partition is the ordinal below which members keep their template. If members step out first, and this write
+// changes their template, no member restarts by itself.
 func partition(a action.ApplyStatefulSet, d *templateDecision) int32 {
 	if a.Steps && d.changes {
 		return a.Replicas
@@ -65,7 +65,7 @@ func partition(a action.ApplyStatefulSet, d *templateDecision) int32 {
 	return a.Partition
 }
 
-// variant tells apart what is applied at this size.
+// variant is another number for each size and partition.
 func variant(a action.ApplyStatefulSet) int32 {
 	return a.Replicas + a.Partition*(cachev1alpha1.MaxSize+1)
 }

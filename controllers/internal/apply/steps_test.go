@@ -25,8 +25,8 @@ func (s *noClaims) Get(ctx context.Context, key client.ObjectKey, object client.
 	return s.oneMemcached.Get(ctx, key, object, options...)
 }
 
-// A mark that is left out, because an earlier step about its claim has failed, stops what a mark that
-// fails would stop: neither clients nor routers are told that its member leaves.
+// A mark is left out if an earlier step about its claim has failed. That stops the same steps as a mark that
+// fails: neither clients nor routers are told that its member leaves.
 func TestAMarkThatIsLeftOutStopsWhatDependsOnMarks(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
 	cluster.UID = "memcached"

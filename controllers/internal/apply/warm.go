@@ -105,8 +105,8 @@ func (r *run) annotateLive(ctx context.Context, answers string, set map[string]s
 	return r.annotateCluster(ctx, live, answers, set)
 }
 
-// annotateCluster sets the annotations, or removes those with an empty value, on exactly this version of the Memcached.
-// It removes the person's request if that is still the one that was answered.
+// annotateCluster sets the annotations, or removes those with an empty value, on exactly this version of the
+// Memcached, and removes the person's request if that is still the one that was answered.
 func (r *run) annotateCluster(ctx context.Context, live *cachev1alpha1.Memcached, answers string, set map[string]string) error {
 	before := live.DeepCopy()
 	for key, value := range set {

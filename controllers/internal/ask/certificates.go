@@ -40,8 +40,8 @@ type certificateTarget struct {
 	uid     types.UID
 }
 
-// NewCertificates returns Certificates that ask once they are started. They call changed for each
-// cluster when all its pods have answered or failed and an answer is new; changed must not block.
+// NewCertificates returns Certificates, which ask after Start and call changed for each cluster when all its
+// pods have answered or failed and an answer is new; changed must not block.
 func NewCertificates(read CertificateReader, changed func(cluster types.NamespacedName)) *Certificates {
 	return &Certificates{newSampler(samplerOptions[certificateTarget, contract.Certificate]{
 		Ask: func(ctx context.Context, pod certificateTarget) (contract.Certificate, error) {
@@ -57,7 +57,7 @@ func NewCertificates(read CertificateReader, changed func(cluster types.Namespac
 // Start asks until the context ends.
 func (c *Certificates) Start(ctx context.Context) error { return c.sampler.Start(ctx) }
 
-// CertificateOf is what is known about a pod's certificate.
+// CertificateOf has the known facts about a pod's certificate.
 type CertificateOf struct {
 	Pod string
 	contract.Certificate
@@ -67,8 +67,8 @@ type CertificateOf struct {
 	Known bool
 }
 
-// Want replaces the pods of a cluster that are asked from now on, each at its address, and returns
-// what is known.
+// Want replaces the pods of a cluster that are asked from now on, each at its address, and returns the known
+// certificates.
 func (c *Certificates) Want(cluster types.NamespacedName, pods []*corev1.Pod, address func(*corev1.Pod) string) []CertificateOf {
 	targets := make([]certificateTarget, 0, len(pods))
 	for _, pod := range pods {

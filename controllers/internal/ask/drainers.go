@@ -27,8 +27,8 @@ type ProgressReader func(ctx context.Context, namespace, pod string) (*contract.
 // Drainers asks drainers and movers how far they are.
 type Drainers = Logs[contract.Progress]
 
-// NewDrainers returns Drainers that read the logs of drainers once they are started. They call
-// changed for each cluster whose drainers have made progress; changed must not block.
+// NewDrainers returns Drainers, which read the logs of drainers after Start and call changed for each cluster
+// whose drainers have made progress; changed must not block.
 func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)) *Drainers {
 	return NewLogs(LogOptions[contract.Progress]{
 		Read: func(ctx context.Context, namespace, pod, _ string) (*contract.Progress, error) {

@@ -24,7 +24,7 @@ const (
 	progressTargets = 4096
 )
 
-// LogReader returns what the end of the log of a pod's container says, or nil.
+// LogReader returns the report at the end of the log of a pod's container, or nil.
 type LogReader[T any] func(ctx context.Context, namespace, pod, container string) (*T, error)
 
 // Logs asks how far drainers are, by their logs. A nil Logs asks none.
@@ -69,7 +69,8 @@ func NewLogs[T comparable](o LogOptions[T]) *Logs[T] {
 // Start asks until the context ends.
 func (l *Logs[T]) Start(ctx context.Context) error { return l.sampler.Start(ctx) }
 
-// Want replaces the pods of an owner that are asked from now on, and returns what is known, by the pod's UID.
+// Want replaces the pods of an owner that are asked from now on, and returns the known reports, by the pod's
+// UID.
 func (l *Logs[T]) Want(owner types.NamespacedName, pods ...*corev1.Pod) map[types.UID]T {
 	if l == nil {
 		return nil
@@ -119,7 +120,7 @@ func ReadLogs[T any](clients kubernetes.Interface, parse func(line []byte) *T) L
 	}
 }
 
-// lastLine returns what the last line that parse accepts says, or nil. Other lines may follow it.
+// lastLine returns the value of the last line that parse accepts, or nil. Other lines may follow it.
 func lastLine[T any](log []byte, parse func(line []byte) *T) *T {
 	lines := bytes.Split(log, []byte("\n"))
 	for i := len(lines) - 1; i >= 0; i-- {

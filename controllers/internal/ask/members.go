@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/forecast"
 )
 
-// MemoryReader asks the member at host:port what it holds.
+// MemoryReader asks the member at host:port for its contents.
 type MemoryReader func(ctx context.Context, address string) (forecast.Holds, error)
 
 const (
@@ -45,8 +45,7 @@ type memoryTarget struct {
 	uid     types.UID
 }
 
-// Answer is a member's answer: what it holds, or how much longer the answer may take, or why there is
-// none.
+// Answer is a member's answer: its contents, or how much longer the answer may take, or why there is none.
 type Answer struct {
 	Holds forecast.Holds
 	// Wait is positive while there is no answer yet.
@@ -55,8 +54,8 @@ type Answer struct {
 	Err string
 }
 
-// NewMembers returns Members that ask once they are started. They call changed for each cluster
-// when all its members have answered or failed and an answer is new; changed must not block.
+// NewMembers returns Members, which ask after Start and call changed for each cluster when all its members
+// have answered or failed and an answer is new; changed must not block.
 func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
 	return &Members{newSampler(samplerOptions[memoryTarget, forecast.Holds]{
 		Ask:     func(ctx context.Context, pod memoryTarget) (forecast.Holds, error) { return read(ctx, pod.address) },
@@ -109,8 +108,8 @@ const (
 	maxMemory     = 1 << 50
 )
 
-// MemoryFromStats asks the member itself: three questions in one request. The operator must be able to reach the member, and
-// needs no credentials.
+// MemoryFromStats asks the member itself: three questions in one request. The operator must be able to reach
+// the member, and needs no credentials.
 func MemoryFromStats(ctx context.Context, address string) (forecast.Holds, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -129,8 +128,8 @@ func MemoryFromStats(ctx context.Context, address string) (forecast.Holds, error
 // errNoStatistics: the answer is not that of memcached, or a question is refused.
 var errNoStatistics = errors.New("these are no statistics of memcached")
 
-// readMemory reads what a member holds from its answers to stats, stats slabs and stats items. If one of the latter is
-// refused, there are no size classes.
+// readMemory reads a member's contents from its answers to stats, stats slabs and stats items. If stats slabs
+// or stats items is refused, there are no size classes.
 func readMemory(connection io.Reader) (holds forecast.Holds, err error) {
 	lines := bufio.NewScanner(io.LimitReader(connection, maxStatistics))
 	all, err := statistics(lines)

@@ -28,8 +28,9 @@ type NodeReader interface {
 // unschedulable selects the nodes that take no pods. No others are read.
 var unschedulable = fields.OneTermEqualSelector("spec.unschedulable", "true").String()
 
-// Nodes knows which nodes take no pods, and since when it has known that. It watches them when it is first asked, beside
-// the manager's cache: an operator that may not watch nodes works all the same. A nil Nodes knows none.
+// Nodes knows which nodes take no pods, and since when it has known that. The watch begins with the first
+// question, and is not in the manager's cache: an operator that may not watch nodes works all the same. A nil
+// Nodes knows none.
 type Nodes struct {
 	nodes   NodeReader
 	changed func(cluster types.NamespacedName)
@@ -41,13 +42,13 @@ type Nodes struct {
 	cordoned map[string]time.Time
 	// on has the nodes of the clusters that ask.
 	on map[types.NamespacedName][]string
-	// known: a request has succeeded. synced: they have been read. refused is why they can't be read; empty if they
-	// can.
+	// known: a request has succeeded. synced: the nodes have been read. refused is why nodes can't be read;
+	// empty if they can.
 	known, synced bool
 	refused       string
 }
 
-// NewNodes returns Nodes that watch once they are started. They call changed for each cluster that has asked and has a
+// NewNodes returns Nodes, which watch after Start and call changed for each cluster that has asked and has a
 // member on a node that changes; changed must not block.
 func NewNodes(nodes NodeReader, changed func(cluster types.NamespacedName)) *Nodes {
 	return &Nodes{
@@ -104,7 +105,7 @@ func (n *Nodes) Start(ctx context.Context) error {
 	return nil
 }
 
-// tell changes what is known, and calls changed for all clusters that ask.
+// tell makes a change to the known facts, and calls changed for all clusters that ask.
 func (n *Nodes) tell(change func()) {
 	n.mu.Lock()
 	change()
@@ -155,8 +156,8 @@ func (n *Nodes) wake(clusters []types.NamespacedName) {
 	}
 }
 
-// Cordoned returns which of these nodes, those of the cluster's members, take no pods, and since when, or why that is
-// not known. pending: it will be known in a moment.
+// Cordoned returns which of these nodes, those of the cluster's members, take no pods, and since when, or why
+// that is not known. pending: the answer will be known in a moment.
 func (n *Nodes) Cordoned(cluster types.NamespacedName, nodes []string) (since map[string]time.Time, pending bool, unknown string) {
 	if n == nil {
 		return nil, false, "this operator watches no nodes"

@@ -50,9 +50,8 @@ func Sign(t *contract.RingTable, signer *contract.RingSigner) *SignedTable {
 const (
 	// ringTimeout bounds one question to a router.
 	ringTimeout = time.Second
-	// ringInterval is how often a router that has not acknowledged the table yet is asked.
-	// soonInterval is how often it is asked right after it was given the table, for soonFor at
-	// most.
+	// ringInterval is how often a router that has not acknowledged the table yet is asked. soonInterval
+	// applies right after the router was given the table, for soonFor at most.
 	ringInterval = 500 * time.Millisecond
 	soonInterval = 100 * time.Millisecond
 	soonFor      = 5 * time.Second
@@ -117,14 +116,14 @@ type routerTarget struct {
 // Behind is a router that has not acknowledged the present table.
 type Behind struct {
 	Pod string
-	// Since is when it was first asked about this table.
+	// Since is when the router was first asked about this table.
 	Since time.Time
 	// Why is the router's own message; empty if it has not answered.
 	Why string
 }
 
-// NewRouters returns Routers that ask once they are started. They call changed for each cluster
-// with a new answer; changed must not block.
+// NewRouters returns Routers, which ask after Start and call changed for each cluster with a new answer;
+// changed must not block.
 func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Routers {
 	return &Routers{
 		sampler: newSampler(samplerOptions[routerTarget, contract.RingAcknowledged]{
@@ -214,10 +213,10 @@ func (r *Routers) Signer() string {
 	return r.signer.Public()
 }
 
-// SignedByOther tells whether the table has another signer than this process and the signer of the
-// first table that the cluster's routers were asked about. Two operators that run at the same time
-// would replace each other's tables again and again, so SignedByOther returns true only once in
-// foreignEvery. In between it returns false, and calls changed when that time is over.
+// SignedByOther tells whether the table has another signer than this process and the signer of the first
+// table that the cluster's routers were asked about. Two operators that run at the same time would replace
+// each other's tables again and again, so SignedByOther returns true only once in foreignEvery, and changed
+// is called when that time is over.
 func (r *Routers) SignedByOther(cluster types.NamespacedName, t *contract.RingTable) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -109,7 +109,7 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	}
 }
 
-// TestRoutersAreAskedUntilTheyHaveTheTable, and then no more.
+// When routers have the table, they are asked no more.
 func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	const port = 11212
 	var mu sync.Mutex

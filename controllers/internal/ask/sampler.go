@@ -23,9 +23,8 @@ type samplerOptions[T comparable, V any] struct {
 	// Interval between two questions to a target that answers, and the least time between
 	// two news of a cluster.
 	Interval time.Duration
-	// Soon tells whether an answer will soon be another one, for which a reconcile waits: then
-	// SoonInterval is used instead, until a target has been wanted for SoonFor. If it is nil,
-	// none is.
+	// Soon tells whether a reconcile waits for an answer that will change soon: then SoonInterval replaces
+	// Interval, until a target has been wanted for SoonFor. A nil Soon is always false.
 	Soon                  func(V) bool
 	SoonInterval, SoonFor time.Duration
 	// Together: a cluster gets news only when all its targets have answered or failed.
@@ -37,25 +36,25 @@ type samplerOptions[T comparable, V any] struct {
 	Clock   clock.WithTicker
 }
 
-// sample is what is known of a target.
+// sample has the known facts about a target.
 type sample[V any] struct {
 	// Value of the last answer; the zero value if Err says why there is none.
 	Value V
 	Err   string
-	// Known: it has answered or failed.
+	// Known: the target has answered or failed.
 	Known bool
-	// Since when it has been wanted.
+	// Since is when the target was first wanted.
 	Since time.Time
 }
 
-// slowest is the most intervals between two questions to a target that doesn't answer.
+// slowest is the longest pause between two questions to a target that doesn't answer, in intervals.
 const slowest = 16
 
 // tooMany is the Err of a target that is never asked.
 const tooMany = "too many are asked already"
 
-// sampler asks, beside the reconciles, for what no watch tells: how far a drainer is, how full a member is.
-// A reconcile says what it wants to know, and gets what is known so far. When that changes, the cluster is
+// sampler asks, beside the reconciles, for facts that no watch has: how far a drainer is, how full a member
+// is. A reconcile names the facts that it wants, and gets the known ones. When these change, the cluster is
 // reconciled again. So no reconcile waits for a dead node.
 //
 // Everything is bounded: the time of a question, how many are asked at once, in all and for each cluster,
@@ -89,7 +88,7 @@ type cluster[T comparable, V any] struct {
 	// next news is scheduled.
 	changed, telling bool
 	told             time.Time
-	// soon: what is new was waited for.
+	// soon: a reconcile waits for news.
 	soon bool
 }
 
@@ -99,7 +98,7 @@ type target[V any] struct {
 	failures int
 }
 
-// newSampler returns one that asks once it is started.
+// newSampler returns a sampler that asks after Start.
 func newSampler[T comparable, V any](options samplerOptions[T, V]) *sampler[T, V] {
 	return &sampler[T, V]{
 		options:  options,
@@ -109,8 +108,7 @@ func newSampler[T comparable, V any](options samplerOptions[T, V]) *sampler[T, V
 	}
 }
 
-// Want replaces the targets of a cluster that are asked from now on, and returns what is
-// known of them.
+// Want replaces the targets of a cluster that are asked from now on, and returns their known answers.
 func (s *sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]sample[V] {
 	if s == nil {
 		return nil
@@ -267,8 +265,8 @@ func (s *sampler[T, V]) end(q question[T], asked *cluster[T, V], answer sample[V
 	s.tell(q.cluster, c)
 }
 
-// pass gives a free turn to the target that has waited longest. Meanwhile it stays
-// counted in asking, so that no other target takes the turn.
+// pass gives a free turn to the target that has waited longest. Meanwhile the turn stays counted in asking,
+// so that no other target takes it.
 func (s *sampler[T, V]) pass(c *cluster[T, V]) {
 	if len(c.waiting) == 0 {
 		c.asking--

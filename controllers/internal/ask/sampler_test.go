@@ -209,7 +209,7 @@ func TestATargetIsAskedOnceHoweverOftenItIsWanted(t *testing.T) {
 		if n := m.times("a"); n != 1 {
 			t.Errorf("asked %d times", n)
 		}
-		for range 100 { // each time it may be asked anew, but then once per interval
+		for range 100 { // each time it may be asked again, but then once per interval
 			s.Want(key("c"))
 			s.Want(key("c"), "a")
 		}

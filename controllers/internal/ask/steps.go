@@ -41,8 +41,8 @@ type stepTarget struct {
 	serial  int64
 }
 
-// NewSteps returns Steps that ask once they are started. They call changed for each cluster with a new answer;
-// changed must not block.
+// NewSteps returns Steps, which ask after Start and call changed for each cluster with a new answer; changed
+// must not block.
 func NewSteps(read StepReader, changed func(cluster types.NamespacedName)) *Steps {
 	return &Steps{newSampler(samplerOptions[stepTarget, contract.Stepped]{
 		Ask:     func(ctx context.Context, pod stepTarget) (contract.Stepped, error) { return read(ctx, pod.address) },
@@ -56,8 +56,8 @@ func NewSteps(read StepReader, changed func(cluster types.NamespacedName)) *Step
 // Start asks until the context ends.
 func (s *Steps) Start(ctx context.Context) error { return s.sampler.Start(ctx) }
 
-// StartedEmpty tells whether the pod has said that it has started empty for this serial, and whether it is aside. From
-// now on it is asked, at its port.
+// StartedEmpty tells whether the pod has said that it has started empty for this serial, and whether it is
+// aside. From now on the pod is asked, at this port.
 func (s *Steps) StartedEmpty(cluster types.NamespacedName, port int32, serial int64, pod *corev1.Pod) (empty, aside bool) {
 	target := stepTarget{net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port))), pod.UID, serial}
 	said := s.sampler.Want(cluster, target)[target]

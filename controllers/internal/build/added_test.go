@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// addition is what a person may add to a pod.
+// addition has everything that a person may add to a pod.
 func addition() cachev1alpha1.PodTemplate {
 	return cachev1alpha1.PodTemplate{
 		Env:            []corev1.EnvVar{{Name: "TZ", Value: "UTC"}},
@@ -75,7 +75,7 @@ func TestAMemberWithoutStorageHasWhatAPersonAdds(t *testing.T) {
 	}
 }
 
-// A port of the operator's own choice is none of a sidecar's.
+// The operator doesn't choose a sidecar's port for its own.
 func TestTheOperatorChoosesNoPortOfASidecar(t *testing.T) {
 	c := routedAndStored()
 	taken := []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{{ContainerPort: 11212}, {ContainerPort: 11213}}}}

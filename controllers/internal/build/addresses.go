@@ -125,9 +125,8 @@ func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service,
 	return before
 }
 
-// ServicesOfOtherFamily returns the members among the first n whose Services have no address of the
-// family that most have, once all Services have an address. The list stays as before because of
-// them.
+// ServicesOfOtherFamily returns the members among the first n whose Services have no address of the family
+// that most have, once all Services have an address. Because of these members, the list stays as before.
 func ServicesOfOtherFamily(cluster string, n int32, services map[int32]corev1.Service) []string {
 	addresses, all := serviceAddresses(cluster, n, services)
 	if _, without := ofOneFamily(cluster, n, addresses, nil); all {

@@ -24,10 +24,9 @@ const (
 // BindingSecretType is the type that servicebinding.io derives from BindingType.
 const BindingSecretType corev1.SecretType = "servicebinding.io/memcached"
 
-// Binding is the Secret that spec.binding asks for: where the members are, the login (nil without
-// auth), and the authorities that signed their certificates (nil without TLS). Host and port are
-// the first member's. They are enough for a cluster of one member, and the members' certificate is for
-// that name.
+// Binding is the Secret that spec.binding asks for: where the members are, the login (nil without auth), and
+// the authorities that signed their certificates (nil without TLS). Host and port are the first member's,
+// which is enough for a cluster of one member. The members' certificate covers that name.
 func Binding(c *cachev1alpha1.Memcached, servers []string, login *contract.Login, authorities []byte) *coreac.SecretApplyConfiguration {
 	first := Servers(c, nil, 1)[0]
 	if len(servers) > 0 {

@@ -23,7 +23,8 @@ import (
 
 // Options are the settings of the operator's Deployment.
 type Options struct {
-	// OnMiss is how routers reach the source of spec.warmFrom, to ask it for what they miss; nil if they don't.
+	// OnMiss is how routers reach the source of spec.warmFrom, which they ask for items that they miss; nil
+	// if they don't ask.
 	OnMiss *From
 	// MemcachedImage is used if spec.image is empty.
 	MemcachedImage string

@@ -60,8 +60,8 @@ func everyPodSet() []*cachev1alpha1.Memcached {
 	}
 }
 
-// A ResourceQuota with limits refuses a pod if one of its containers has none, and a LimitRange if one
-// has less than its minimum.
+// A ResourceQuota with limits refuses a pod if one of its containers has no limit. A LimitRange refuses a pod
+// if a container has less than the minimum.
 func TestEveryContainerHasTheRequestsAndLimitsOfTheSpec(t *testing.T) {
 	least := quantities("250m", "256Mi")
 	for _, c := range everyPodSet() {

@@ -39,8 +39,8 @@ func Discovery(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 				WithTargetPort(intstr.FromString(discoveryPort))))
 }
 
-// withList mounts the pod's annotation that has the list for the supervisor. A volume of the
-// ConfigMap would be updated a minute late.
+// withList mounts the pod's annotation with the list, for the supervisor. A volume of the ConfigMap would be
+// updated a minute late.
 func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
 	if c.Spec.Discovery == nil {
 		return

@@ -18,15 +18,15 @@ func StepsOutForEvictions(c *cachev1alpha1.Memcached) bool {
 // EvictOne is the merge patch of a PodDisruptionBudget that allows evictions without the operator.
 const EvictOne = `{"spec":{"maxUnavailable":1}}`
 
-// EvictsNone tells whether the budget allows the eviction of no member that is ready.
+// EvictsNone tells whether the budget forbids the eviction of every ready member.
 func EvictsNone(b *policyv1.PodDisruptionBudget) bool {
 	most := b.Spec.MaxUnavailable
 	return most != nil && *most == intstr.FromInt32(0)
 }
 
-// DisruptionBudget keeps evictions from removing several members at once; nil for a cluster of one.
-// A member that isn't ready may always be evicted: it serves no client, and must not block the
-// drain of its node. stepOut: no other member may be evicted.
+// DisruptionBudget keeps evictions from removing several members at once; nil for a cluster of one. A member
+// that isn't ready may always be evicted, because it serves no client and must not block the drain of its
+// node. stepOut: no ready member may be evicted.
 func DisruptionBudget(c *cachev1alpha1.Memcached, stepOut bool) *policyac.PodDisruptionBudgetApplyConfiguration {
 	b := c.Spec.PodDisruptionBudget
 	if *c.Spec.Size <= 1 || !ptr.Deref(b.Enabled, true) {

@@ -35,9 +35,10 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, 
 	}, drainPod(c, o, claim, args))
 }
 
-// JobTTL is the ttlSecondsAfterFinished of a drainer's Job, in seconds: the operator deletes it, when its failure is
-// counted or its receipt is on the claim. Clusters have policies that set the field where it is missing. A failed Job
-// that goes too early would be followed by the next one without a pause.
+// JobTTL is the ttlSecondsAfterFinished of a drainer's Job, in seconds. The operator itself deletes a Job,
+// when its failure is counted or its receipt is on the claim. The field is set because some clusters have
+// policies that set it where it is missing: if a failed Job were deleted too early, the next one would follow
+// without a pause.
 const JobTTL = math.MaxInt32
 
 // movingJob is a Job that runs a drainer, for a drain or a move.
@@ -79,7 +80,7 @@ func DrainerTemplate(c *cachev1alpha1.Memcached, o Options) string {
 	text, _ := json.Marshal(struct {
 		Labels, Annotations map[string]string
 		Pod                 corev1.PodSpec
-	}{c.Spec.Drain.PodTemplate.Labels, c.Spec.Drain.PodTemplate.Annotations, pod}) // what came as JSON has JSON
+	}{c.Spec.Drain.PodTemplate.Labels, c.Spec.Drain.PodTemplate.Annotations, pod}) // a spec can always be marshalled
 	return hash(string(text))
 }
 
@@ -151,8 +152,8 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 	return spec
 }
 
-// movingPod is a drainer's pod without its container. movingPod runs where the members could run, unless its
-// template says otherwise, and mounts only those of their Secrets that it needs to connect to them.
+// movingPod is a drainer's pod without its container. The pod runs where the members could run, unless its
+// template says otherwise, and mounts only the Secrets that it needs to connect to members.
 func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
 	t := drainersTemplate(c)
 	secrets, _ := secretVolumes(c, false)
@@ -175,8 +176,9 @@ func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
 	}
 }
 
-// withDrainer has the drainer's container first, and then what a person adds to its pod. The Job is over
-// when the drainer has ended: the operator deletes it, and Kubernetes stops what runs beside the drainer.
+// withDrainer adds the drainer's container to the pod, and after it the containers and volumes of the spec's
+// template. When the drainer has ended, the operator deletes the Job, and Kubernetes stops the other
+// containers.
 func withDrainer(c *cachev1alpha1.Memcached, pod *corev1.PodSpec, drainer corev1.Container) {
 	t := c.Spec.Drain.PodTemplate.DeepCopy()
 	drainer.Env = t.Env

@@ -6,9 +6,9 @@ import cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 // after memcached's that no container of the pod uses.
 func exportPort(c *cachev1alpha1.Memcached) int32 { return freePort(c, c.Spec.ContainerPort) }
 
-// ProbePort is the port at which a member's supervisor tells the kubelet whether memcached answers,
-// if memcached takes TLS, and the operator whether a member that is out of the ring has started empty: the first free
-// port after exportPort; 0 for none.
+// ProbePort is the port at which a member's supervisor tells the kubelet whether memcached answers (with
+// TLS), and tells the operator whether a member that is out of the ring has started empty: the first free
+// port after exportPort; 0 if there is nothing to tell.
 func ProbePort(c *cachev1alpha1.Memcached) int32 {
 	if c.Spec.TLS == nil && !tellable(c) {
 		return 0

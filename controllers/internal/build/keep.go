@@ -6,8 +6,8 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// KeepClaimTemplates keeps a StatefulSet's claim templates, which can't change. They are copied
-// from the live object, because a restored backup doesn't have its managed fields.
+// KeepClaimTemplates keeps a StatefulSet's claim templates, which can't change. The live object is their
+// source, because a restored backup doesn't have its managed fields.
 func KeepClaimTemplates(desired *appsac.StatefulSetApplyConfiguration, live *appsv1.StatefulSet) {
 	desired.Spec.VolumeClaimTemplates = nil
 	for i := range live.Spec.VolumeClaimTemplates {

@@ -16,8 +16,8 @@ import (
 )
 
 // The clients' list as DNS records consists of a headless Service without a selector, and of one
-// EndpointSlice. One is enough: the API allows 1,000 endpoints in a slice, and a cluster has at
-// most MaxSize members.
+// EndpointSlice. One slice is enough: the API allows 1,000 endpoints in it, and a cluster has at most MaxSize
+// members.
 
 // ListName is the name of the Service whose records are the clients' list, and of its
 // EndpointSlice.
@@ -174,8 +174,8 @@ type ListPorts struct {
 	Others string
 }
 
-// ListPortsOf returns the ports of the endpoints: the slice has the port that most of them have,
-// with equal numbers that of the first endpoint.
+// ListPortsOf returns the ports of the endpoints: the slice has the port that most endpoints have; among equally
+// frequent ports, the one that comes first.
 func ListPortsOf(c *cachev1alpha1.Memcached, ports Ports, endpoints []Endpoint) ListPorts {
 	ports = ports.listed(c)
 	own, count := make([]int32, len(endpoints)), map[int32]int{}

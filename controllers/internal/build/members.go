@@ -45,15 +45,15 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 		WithSpec(spec)
 }
 
-// service of a component, with what a person gives its Services.
+// service is a Service of a component, with the labels and annotations of the spec.
 func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceSpec) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(name, c.Namespace).
 		WithLabels(withOurs(given.Labels, Labels(c, component))).
 		WithAnnotations(given.Annotations)
 }
 
-// addressed is the spec of a Service that has an address of its own, of the type that a person gives. The
-// others are headless.
+// addressed is the spec of a Service that has an address of its own, of the type that a person gives. All
+// other Services are headless.
 func addressed(given *cachev1alpha1.ServiceSpec) *coreac.ServiceSpecApplyConfiguration {
 	spec := coreac.ServiceSpec()
 	if given.Type != "" {
@@ -156,7 +156,7 @@ func withMemory(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfigurati
 	}
 }
 
-// inMemory is a volume in memory for warm files of that many bytes, and two small files. It counts
+// inMemory is a volume in memory for warm files of that many bytes, and two small files. The volume counts
 // against the container's memory, as the items of any memcached do.
 func inMemory(name string, files int64) *coreac.VolumeApplyConfiguration {
 	const beside = 16 << 20
@@ -165,8 +165,9 @@ func inMemory(name string, files int64) *coreac.VolumeApplyConfiguration {
 		WithSizeLimit(*resource.NewQuantity(files+beside, resource.BinarySI)))
 }
 
-// roomInPod is for the warm files of a member in mode Memory: after a crash, a second one is made, and the items
-// of the first are replayed into it. With less than that below the container's limit of memory, such a start is cold.
+// roomInPod is the room for the warm files of a member in mode Memory, in bytes: for two, because after a
+// crash a second file is made, and the items of the first are replayed into it. If the container's memory
+// limit has no room for two, one fits, and a start after a crash is cold.
 func roomInPod(c *cachev1alpha1.Memcached) int64 {
 	two := 2 * Memory(c)
 	limit, is := c.Spec.Resources.Limits[corev1.ResourceMemory]
@@ -244,9 +245,9 @@ func readyProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	return probe.WithTCPSocket(coreac.TCPSocketAction().WithPort(intstr.FromString(portName)))
 }
 
-// warmProbe keeps a member from being ready before it has its items, so that a roll-out waits for
-// them before it continues with the next member. The probe runs a program, which costs more than a
-// TCP probe, but only until it has succeeded once. A replay may take up to a day.
+// warmProbe keeps a member from being ready before its items are back, so that a roll-out waits for them
+// before it continues with the next member. The probe runs a program, which costs more than a TCP probe, but
+// only until the first success. A replay may take up to a day.
 func warmProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	return coreac.Probe().
 		WithExec(coreac.ExecAction().WithCommand(append([]string{supervisorDir + "/drainer"}, contract.Ready(c.Spec.ContainerPort)...)...)).

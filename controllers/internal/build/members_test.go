@@ -277,8 +277,8 @@ func TestAMembersContainersLeaveTheirLastWords(t *testing.T) {
 	}
 }
 
-// memcached's file is in memory, and counts as memory of the pod: a request for less would let the pod be evicted for
-// what the spec says.
+// memcached's file is in memory, and counts as memory of the pod. With a smaller request, the pod could be
+// evicted for memory that the spec asks for.
 func TestTheDefaultRequestCoversTheFile(t *testing.T) {
 	for _, memory := range []string{"64Mi", "256Mi", "3584Mi", "64Gi"} {
 		c := withStorage().Memory(memory).Defaulted().Obj()

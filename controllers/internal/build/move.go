@@ -38,12 +38,11 @@ const (
 // scratchSize is twice the most that a list of keys takes, in bytes.
 const scratchSize = 2 << 30
 
-// MoveJob moves items of the claim's member to their owners among the first members, by the ring
-// Target. If the member is none of them, it is leaving: it gives all its items away, and its mover
-// waits for its last client. The Job mounts no volume: the member's supervisor streams the items,
-// or else the mover reads them from memcached. Items owned by lost members are discarded. A
-// prepared Job waits until it is told to begin, and then until half of the clients have followed the
-// list.
+// MoveJob moves the items of the claim's member to their owners among the first members, by the ring Target.
+// A member that is none of the first is leaving: it gives all its items away, and its mover waits for its
+// last client. The Job mounts no volume: the member's supervisor streams the items, or else the mover reads
+// them from memcached. Items owned by lost members are discarded. A prepared Job waits until it is told to
+// begin, and then until half of the clients have followed the list.
 func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 	ordinal, to := p.Ordinal, RingOf(c, p.Members)
 	to.Out = p.Out

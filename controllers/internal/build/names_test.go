@@ -78,7 +78,8 @@ func TestAsideNameTellsItsOrdinalAndIsNoMembers(t *testing.T) {
 	}
 }
 
-// meanings returns all meanings that a claim's name can have for these clusters: whose claim it is.
+// meanings returns all meanings that a claim's name can have for these clusters: a member's claim, or an
+// aside one.
 func meanings(name string, clusters ...string) []string {
 	var found []string
 	for _, cluster := range clusters {

@@ -10,9 +10,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy says who may reach the members: drainers, routers and clients reach memcached, clients also
-// discovery, movers the supervisors, monitoring the metrics, and the operator the state of certificates.
-// NetworkPolicy is nil if the spec asks for none.
+// NetworkPolicy limits who may reach the members; nil if the spec asks for no policy. Drainers, routers and
+// clients may reach memcached; clients also discovery; movers the supervisors' export port; monitoring the
+// metrics; the operator the supervisors' probe port.
 func NetworkPolicy(c *cachev1alpha1.Memcached, o Options, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {

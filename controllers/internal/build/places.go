@@ -10,12 +10,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// The pods of a Deployment have no names that stay. So the clients' list of a cluster without storage has a place
-// for each of them, cache-0.cache-list and so on, and the list in DNS says which pod has the place now. When a pod
-// is replaced, the new pod gets the place of the old one: the names stay, and so does the ring.
+// A Deployment's pods get new names when they are replaced. So the clients' list of a cluster without storage
+// has places instead, cache-0.cache-list and so on, and the list in DNS says which pod has which place. A new
+// pod gets the place of the pod that it replaces, so the names stay, and so does the ring.
 
-// listedAddresses returns the addresses of the members by their names on the list in DNS: with storage those of
-// their pods, without it their places. before is that list as it is now.
+// listedAddresses returns the addresses of the members by their names on the list in DNS: with storage those
+// of their pods, without it their places. before is the present list.
 func listedAddresses(c *cachev1alpha1.Memcached, n int32, pods []corev1.Pod, before []Endpoint) map[string][]string {
 	if c.Spec.Storage != nil {
 		return podAddresses(pods)

@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// The kind of a pod decides which settings of a person it gets: those of its own template and, for
-// fields that are left out there, the members' (api/v1alpha1, PodTemplate).
+// A pod gets the settings of the template for its kind; fields that this template leaves out come from the
+// members' template (api/v1alpha1, PodTemplate).
 
 // safeToEvict lets the cluster autoscaler remove the node of a pod with an emptyDir. A member saves
 // its items on its volume before it ends, and a drainer begins again.
@@ -42,8 +42,9 @@ func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	return t
 }
 
-// inherited is the given template with the members' settings where it has none. Settings of one
-// kind of pods (labels, affinity to other pods, spread, time to end, what is added to a pod) are not inherited.
+// inherited is the given template; fields that it leaves out come from the members' template. Settings of one
+// kind of pods (labels, affinity to other pods, spread, time to end, what is added to a pod) are not
+// inherited.
 func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemplate {
 	t := *given
 	if t.NodeSelector == nil {
@@ -201,9 +202,9 @@ func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string)
 	return constraints
 }
 
-// graceSeconds is the spec's grace period, or else the time that a save may take: half a minute, and the time to
-// write all of memory to a slow disk (16 MiB/s). graceSeconds is nil if members save nothing; then the API server
-// sets the default.
+// graceSeconds is the spec's grace period, or else the time that a save may take: half a minute, and the time
+// to write all of memory to a slow disk (16 MiB/s); nil if members save nothing, so that the API server sets
+// the default.
 func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if given := c.Spec.PodTemplate.TerminationGracePeriodSeconds; given != nil {
 		return given
@@ -237,9 +238,9 @@ func writingSecurity(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurit
 	return security
 }
 
-// securityContext is shared by members and drainers, so that drainers can read the members' files. securityContext
-// has the spec's fields, and our default for each field that is left out. Root is allowed if the spec asks for it.
-// A platform that assigns users gives all pods of a namespace the same user, and refuses any other.
+// securityContext has the spec's fields, and our default for each field that is left out. Members and
+// drainers share it, so that drainers can read the members' files. Root is allowed if the spec asks for it. A
+// platform that assigns users gives all pods of a namespace the same user, and refuses any other.
 func securityContext(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurityContext {
 	security := &corev1.PodSecurityContext{}
 	if given := t.SecurityContext; given != nil {

@@ -94,9 +94,9 @@ const (
 	portFlag   = "-p"
 )
 
-// AskedAt is the port at which the operator asks the pod of a member or a router about itself: the one
-// in its command, because a change of the spec may have moved that port, and pods are replaced one by
-// one; or else bySpec.
+// AskedAt is the port at which the operator asks the pod of a member or a router about itself: the port in
+// the pod's command, or else bySpec. The two differ after a change of the spec, while pods are replaced one
+// by one.
 func AskedAt(pod *corev1.Pod, bySpec int32) int32 {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]

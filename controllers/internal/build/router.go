@@ -60,10 +60,10 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 	return selector
 }
 
-// RouterTable is the table that routers are told in a state. before is the table that they were
-// told last, or nil. In the states stable and prepare the new ring has the first n members, without the
-// one that is out (ring.Ring); in the others the rings stay. Each member is dialled at its own port. RouterTable returns nil if the
-// state can't follow the state before. The caller sets Acknowledged and Signer.
+// RouterTable is the table that routers are told in a state; nil if the state can't follow the state before.
+// before is the table that routers were told last, or nil. In the states stable and prepare the new ring has
+// the first n members, without the one that is out (ring.Ring); in the other states the rings stay. Each
+// member is dialled at its own port. The caller sets Acknowledged and Signer.
 func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingState, n, out int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {
@@ -97,9 +97,8 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingSta
 	return t
 }
 
-// RouterTableIn parses the table in a ConfigMap; nil if it can't be parsed. Any client may have
-// written it, so a table also counts as nil if it names other servers than the cluster's
-// members, in order.
+// RouterTableIn parses the table in a ConfigMap; nil if it can't be parsed. Any client may have written the
+// ConfigMap, so a table also counts as nil unless it names members of the cluster, in order.
 func RouterTableIn(c *cachev1alpha1.Memcached, config *corev1.ConfigMap) *contract.RingTable {
 	t := parsedTable(config)
 	if t == nil || !ourServers(c, t.New.Servers) || t.Old != nil && !ourServers(c, t.Old.Servers) {
@@ -147,8 +146,8 @@ func ourServer(c *cachev1alpha1.Memcached, text string) (s routing.Server, ordin
 	return s, ordinal, is && s.Host == serviceHost(c, ordinal)
 }
 
-// RouterRing is the known ring that routers were told of, with as many members as they were told
-// of. If none of the known rings matches, it returns a ring that equals no other.
+// RouterRing is the known ring that routers were told of, with their number of members. If no known ring
+// matches, the result equals no other ring.
 func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.Ring) ring.Ring {
 	if told == nil {
 		return ring.Ring{}
@@ -201,9 +200,9 @@ func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.
 		WithData(map[string]string{RouterTableKey: RouterTableText(t)})
 }
 
-// RouterService has the one address of the cluster; nil if the spec asks for no routers. Each endpoint
-// gets hints for its node and its zone. So kube-proxy prefers the routers on the client's node. If there
-// are none, it uses those of the zone, and if there are none there either, all routers.
+// RouterService has the one address of the cluster; nil if the spec asks for no routers. Each endpoint gets
+// hints for its node and its zone, so kube-proxy prefers the routers on the client's node, then those of its
+// zone, then all others.
 func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Router == nil {
 		return nil
@@ -234,8 +233,8 @@ func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApply
 			WithSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
 }
 
-// RouterPolicy says who may reach the routers: the clients of spec.networkPolicy their port, monitoring the
-// metrics, and the operator the state. RouterPolicy is nil if the spec asks for none.
+// RouterPolicy limits who may reach the routers; nil if the spec asks for no policy. The clients of
+// spec.networkPolicy may reach the routers' port, monitoring and the operator the admin port.
 func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if c.Spec.Router == nil || given == nil {

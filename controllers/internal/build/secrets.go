@@ -34,10 +34,9 @@ func verifiesClients(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.TLS != nil && c.Spec.TLS.ClientAuth == cachev1alpha1.ClientAuthRequired
 }
 
-// secretVolumes are the volumes with the Secrets that connection names, for a pod that serves or
-// one that only connects. They are mounted as directories, so that the kubelet updates them. They
-// are optional: if a Secret is missing, the drainer or the supervisor reports that, while the
-// kubelet would only wait.
+// secretVolumes are the volumes with the Secrets that connection names, for a pod that serves or one that
+// only connects. Secrets are mounted as directories, so that the kubelet updates them, and are optional: if a
+// Secret is missing, the drainer or the supervisor reports that, while the kubelet would only wait.
 func secretVolumes(c *cachev1alpha1.Memcached, serves bool) (volumes []corev1.Volume, mounts []corev1.VolumeMount) {
 	add := func(name, dir, secret string, keys ...string) {
 		source := &corev1.SecretVolumeSource{SecretName: secret, Optional: ptr.To(true)}

@@ -24,8 +24,8 @@ const (
 // NoPartition is the merge patch of a StatefulSet that lets all members have its template.
 const NoPartition = `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`
 
-// Moved tells whether members step out of the ring before they are replaced: if the spec says so, or says nothing, and
-// only routers call the members.
+// Moved tells whether members step out of the ring before they are replaced: if spec.rollout is Moved, or if
+// it is unset and only routers call the members.
 func Moved(c *cachev1alpha1.Memcached) bool {
 	switch c.Spec.Rollout {
 	case cachev1alpha1.RolloutMoved:
@@ -36,8 +36,8 @@ func Moved(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.Storage != nil && RoutersExclusive(c)
 }
 
-// tellable tells whether supervisors are told to start empty. Without volumes they always can be, because a change of the
-// template would lose items.
+// tellable tells whether supervisors can be told to start empty. Without volumes they always can: if that
+// depended on spec.rollout, a change of it would replace the members, and lose their items.
 func tellable(c *cachev1alpha1.Memcached) bool { return Moved(c) || c.Spec.InPods() }
 
 // withStep mounts the pod's annotation that tells the supervisor to start empty.
@@ -61,7 +61,7 @@ func Tellable(pod *corev1.Pod) bool {
 	})
 }
 
-// WithPartition lets members with lower ordinals keep their template. Without a partition nothing is applied.
+// WithPartition lets members with ordinals below the partition keep their template; 0 changes nothing.
 func WithPartition(s *appsac.StatefulSetApplyConfiguration, partition int32) {
 	if partition > 0 {
 		s.Spec.WithUpdateStrategy(appsac.StatefulSetUpdateStrategy().

@@ -17,8 +17,8 @@ import (
 
 func moved(s *cachev1alpha1.MemcachedSpec) { s.Rollout = cachev1alpha1.RolloutMoved }
 
-// TestTablesHaveAnyMembers: routers are told of a ring without a member, which is read back as that ring, and not as
-// one of fewer members.
+// Routers are told of a ring without a member. The table is read back as that ring, and not as one of fewer
+// members.
 func TestTablesHaveAnyMembers(t *testing.T) {
 	for _, addresses := range []cachev1alpha1.AddressMode{cachev1alpha1.AddressesPod, cachev1alpha1.AddressesStable} {
 		c := apitest.MakeMemcached("cache").Storage("1Gi").Size(3).Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Addresses = addresses }).Obj()

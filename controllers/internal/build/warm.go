@@ -34,14 +34,16 @@ func WarmName(cluster string, uid types.UID, target string) string {
 	return boundedJobName(cluster, "-warm-"+hash(ring.Source(uid, target)))
 }
 
-// WarmSource names the source of spec.warmFrom: the same one may be reached in another way later.
+// WarmSource names the source of spec.warmFrom. The name stays the same if only the way to the source changes
+// (routing, tls, auth).
 func WarmSource(c *cachev1alpha1.Memcached) string {
 	from := c.Spec.WarmFrom
 	text, _ := json.Marshal(cachev1alpha1.WarmSource{Memcached: from.Memcached, Servers: from.Servers, Discovery: from.Discovery, Volumes: from.Volumes})
 	return hash(string(text))
 }
 
-// WarmMade is a hash of all that the Job of a warming is made of, but for the ring and the members' ports.
+// WarmMade is a hash of everything that the Job of a warming is made of, except for the ring and the members'
+// ports.
 func WarmMade(c *cachev1alpha1.Memcached, from *From, claim types.UID) string {
 	spec := *c.Spec.WarmFrom
 	spec.Until = ""
@@ -83,8 +85,8 @@ func WarmFrom(c *cachev1alpha1.Memcached) *From {
 	return f
 }
 
-// WarmFromMemcached says how another cluster is reached: its members are the servers of its list. It returns nil if
-// there are none.
+// WarmFromMemcached says how another cluster is reached: its members are the servers of its list.
+// WarmFromMemcached returns nil if there are none.
 func WarmFromMemcached(source *cachev1alpha1.Memcached) *From {
 	listed := source.Status.Servers
 	if len(listed) == 0 || len(listed) > cachev1alpha1.MaxSize {
@@ -129,7 +131,7 @@ func (f *From) connection() (conn contract.Connection) {
 	return conn
 }
 
-// onMissArgs are the arguments of a router that asks the source for what it misses.
+// onMissArgs are the arguments of a router that asks the source for missed keys.
 func (f *From) onMissArgs() (args []string) {
 	conn := f.connection()
 	for _, a := range [][2]string{

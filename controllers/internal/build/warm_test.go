@@ -81,7 +81,7 @@ func TestAnotherMemcachedIsReadByItsOwnListTLSAndLogins(t *testing.T) {
 	}
 }
 
-// Routers that ask the source mark what clients change. The Job must leave that out.
+// Routers that ask the source mark the keys that clients change. The Job must leave these out.
 func TestAWarmingObeysTheRoutersMarks(t *testing.T) {
 	tier.Second(t, "TestAWarmingReadsTheSourceAndNothingElse")
 	for _, onMiss := range []bool{false, true} {
@@ -93,7 +93,7 @@ func TestAWarmingObeysTheRoutersMarks(t *testing.T) {
 	}
 }
 
-// A setting that only says what happens later begins no other copy.
+// A setting that only affects later steps begins no other copy.
 func TestWhatAWarmingIsMadeOf(t *testing.T) {
 	tier.Second(t, "TestAWarmingReadsTheSourceAndNothingElse")
 	base := cachev1alpha1.WarmSource{Servers: []string{"old:11211"}}

@@ -14,8 +14,8 @@ import (
 //	                      ──▶ CreateAside: that claim; Kubernetes binds the two
 //	                      ──▶ ReleaseClaim: the old claim goes
 //
-// At any time the volume names one of the two claims, and the one that it is bound to
-// exists. So its reclaim policy never applies.
+// At any time the volume names one of the two claims, and the one that it is bound to exists. So the volume's
+// reclaim policy never applies.
 
 // MayReserve is asked before a volume is reserved for another claim: its claim is being deleted,
 // our finalizer keeps the claim, no pod uses it, and the volume is bound to no other claim.
@@ -41,8 +41,8 @@ func MayReturn(c *Claim, taken bool) error {
 	return unless(!taken, "claim %s has volume %s", c.AsideName, c.Volume)
 }
 
-// MaySetAside is asked before a claim is deleted so that its volume is set aside: its member has
-// left, no Job drains it, and the volume is bound to it. It needs Jobs and Claim.Where.
+// MaySetAside is asked before a claim is deleted so that its volume is set aside: its member has left, no Job
+// drains it, and the volume is bound to it. MaySetAside needs Jobs and Claim.Where.
 func MaySetAside(live *Facts, c *Claim) error {
 	job := live.JobOf(c.UID)
 	switch {
@@ -54,10 +54,9 @@ func MaySetAside(live *Facts, c *Claim) error {
 	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
 }
 
-// MayHandOver guards invariant 1 for a claim whose volume was set aside: another claim with the
-// finalizer is bound to that volume. MayHandOver guards invariant 11 for the member, which returns
-// empty: no drain or move is at work (movesNow), because its items may be older (WaitsForReturn).
-// It needs Claims.
+// MayHandOver guards invariant 1 for a claim whose volume was set aside: another claim with the finalizer is
+// bound to that volume. MayHandOver guards invariant 11 for the member, which returns empty: no drain or move
+// is at work (movesNow), because its items may be older (WaitsForReturn). MayHandOver needs Claims.
 func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 	if movesNow != "" && c.LeavingSince.IsZero() {
 		return fmt.Errorf("%s may bring older items to the member of claim %s", movesNow, c.Name)

@@ -1,10 +1,10 @@
-// Package claims decides what happens to the claims of leaving and departed members: finalizer,
-// leaving mark, drain, retry, a person's request, set aside, release. It is pure, and knows nothing
-// of rings, clients and routers: package plan says what a drain waits for (Given). Package apply
-// asks its checks (May…) about live state.
+// Package claims decides what happens to the claims of leaving and departed members: finalizer, leaving mark,
+// drain, retry, a person's request, set aside, release. The package is pure, and knows nothing of rings,
+// clients and routers: package plan says what a drain waits for (Given). Package apply asks its checks (May…)
+// about live state.
 //
-//	claim.go       what is known of one claim        facts.go       all claims, their Jobs and pods
-//	unit.go        the claims of one member           end.go         the owner or the namespace goes
+//	claim.go       the facts about one claim         facts.go       all claims, their Jobs and pods
+//	unit.go        the claims of one member          end.go         the owner or the namespace goes
 //	release.go     when a claim is released          aside.go       how a volume gets another claim
 //	drain.go       Decide: each claim's next step    retry.go       what failed or was refused, and is tried again
 //	restored.go    marks that are another claim's
@@ -31,7 +31,7 @@ const (
 	Delete
 )
 
-// Request is what a person asked for by an annotation on a claim.
+// Request is a person's request by an annotation on a claim.
 type Request string
 
 // The requests.
@@ -42,11 +42,11 @@ const (
 	Hold      Request = "hold"
 )
 
-// Claim is the holder of a member's items: it has them, and carries what is known of them. It is the member's
-// claim, present or past, or a unit of such claims (Together); without volumes it is the member's pod.
+// Claim is the holder of a member's items, with the known facts about them: the member's claim, present or
+// past, or a unit of such claims (Together); without volumes, the member's pod.
 type Claim struct {
-	// InPod: the holder is the pod of a member without a volume. It has no finalizer, and is neither drained, nor set
-	// aside, nor released: when it goes, its items go.
+	// InPod: the holder is the pod of a member without a volume. A pod has no finalizer, and is neither
+	// drained, nor set aside, nor released: when it goes, its items go.
 	InPod bool
 	// Unstamped: the pod was created a moment ago, and doesn't say yet by which ring clients have filled it.
 	Unstamped bool
@@ -62,15 +62,16 @@ type Claim struct {
 	// Protected: the operator has seen the claim while its member was wanted, or has set its volume
 	// aside. Labelled: it has the owner's label.
 	Protected, Labelled bool
-	// OwnedByPod: Kubernetes deletes the claim when its member's pod is gone. OwnedBySet: it does so
-	// when the StatefulSet is gone.
+	// OwnedByPod: Kubernetes deletes the claim when its member's pod is gone. OwnedBySet: Kubernetes deletes
+	// the claim when the StatefulSet is gone.
 	OwnedByPod, OwnedBySet bool
-	// Created and DeletedAt are set if a member may have several claims; DeletedAt is zero until it is deleted.
+	// Created and DeletedAt are set if a member may have several claims; DeletedAt is zero until the claim is
+	// deleted.
 	Created, DeletedAt time.Time
 	// Adopted: the claim existed before its member, so its volume may have more data than a cache.
 	Adopted bool
 	// Restored: a backup has brought the claim back after its member left. Unnoted: the operator has not
-	// noted that yet, so what was written on the claim is about another one.
+	// noted that yet, so the marks on the claim are about another one.
 	Restored, Unnoted bool
 	// Aside: the claim takes over the volume of a deleted claim of this ordinal. First is the UID of that
 	// claim. Fresh: its marks are those of the first claim, until they are carried over.
@@ -113,9 +114,9 @@ type Claim struct {
 	Receipt *action.Receipt
 	// Request is a person's, by annotation.
 	Request Request
-	// Moved is the serial of the ring by which the member's items were last moved. For an aside
-	// claim it is the serial of the last ring by which clients stored items on its volume, or 0.
-	// MoveRequest is what a person asked for: Skip or Retry.
+	// Moved is the serial of the ring by which the member's items were last moved; for an aside claim, the
+	// serial of the last ring by which clients stored items on its volume, or 0. MoveRequest is what a person
+	// asked for: Skip or Retry.
 	Moved       int64
 	MoveRequest Request
 	// Attempts counts the attempts that failed in a row.
@@ -146,7 +147,7 @@ const (
 	NoneYet
 )
 
-// Kind is the word for what the holder is.
+// Kind is the holder's kind, in words.
 func (c *Claim) Kind() string {
 	if c.InPod {
 		return "pod"
@@ -159,8 +160,8 @@ func (c *Claim) Ref() action.ClaimRef {
 	return action.ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal}
 }
 
-// markPending is the time of a mark that is planned and not written yet. It is later than the time
-// of every written mark.
+// markPending is the time of a mark that is planned and not written yet, later than the time of every written
+// mark.
 var markPending = time.Unix(1<<40, 0)
 
 // PlanMark notes that the claim is about to get the leaving mark, with a higher number than all
@@ -220,7 +221,7 @@ func (c *Claim) HasVolumeToHandOver() bool {
 	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
 }
 
-// Terms are what the cluster says about all its claims.
+// Terms are the cluster's settings for all its claims.
 type Terms struct {
 	// Policy for the claims of departed members.
 	Policy DrainPolicy

@@ -36,7 +36,7 @@ func receipt(source string) change {
 	}
 }
 
-// sized sets the size that the claim asks for, and that of its volume, in bytes.
+// sized sets the size in the claim's request, and that of its volume, in bytes.
 func sized(asked, capacity int64) change {
 	return func(c *claims.Claim) { c.Asked, c.Capacity = asked, capacity }
 }

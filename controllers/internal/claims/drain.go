@@ -170,8 +170,8 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 	return state.is(Draining, "", "")
 }
 
-// Unmounted tells what a drain of the claim waits for until no pod uses the volume; the reason is
-// empty if it waits for nothing.
+// Unmounted tells what a drain of the claim waits for until no pod uses the volume. The reason is empty if
+// the drain waits for nothing.
 func (f *Facts) Unmounted(c *Claim) (reason, message string) {
 	switch {
 	case f.MemberExists(c):
@@ -235,8 +235,8 @@ func (d *decision) releaseEach(c *Claim, why action.Release) {
 	d.each(c, func(_ *Claim, ref action.ClaimRef) { d.Do(action.ReleaseClaim{Claim: ref, Why: why}) })
 }
 
-// MayDrain is asked about the live claim before its drain begins: its member has left, and no more
-// drains run than allowed. c is nil if the claim is gone. It needs Jobs.
+// MayDrain is asked about the live claim before its drain begins: its member has left, and no more drains run
+// than allowed. c is nil if the claim is gone. MayDrain needs Jobs.
 func MayDrain(live *Facts, c *Claim, ref action.ClaimRef, parallelism int32) error {
 	switch {
 	case c == nil || c.Deleting:

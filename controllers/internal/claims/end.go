@@ -15,14 +15,15 @@ type Ending struct {
 	// Why the owner or the namespace goes. MovesNow is as in Given.
 	Why      action.Release
 	MovesNow string
-	// Unwanted tells whether a claim that is not drained is deleted, too. SetAside tells whether the volume of a claim that is
-	// being deleted is set aside first, if it can be: it would go with the claim.
+	// Unwanted tells whether a claim that is not drained is deleted, too. SetAside tells whether the volume
+	// of a claim that is being deleted is set aside first, if possible: otherwise the volume goes with the
+	// claim.
 	Unwanted, SetAside func(*Claim) bool
 }
 
-// End takes the finalizers off all claims, because their owner or the namespace goes. A volume that is being
-// handed over is waited for, because it is bound to neither claim yet. left has the claims as they are then; waits says what
-// one of them waits for, and is empty if none does.
+// End removes the finalizers from all claims, because their owner or the namespace goes. End waits for a
+// volume that is being handed over, because it is bound to neither claim yet. left has the claims after that;
+// waits says what one of them waits for, and is empty if none waits.
 func (f *Facts) End(e *Ending) (left *Facts, waits string, w Work) {
 	then := *f
 	then.Claims, then.Units = slices.Clone(f.Claims), map[types.UID][]Claim{}
@@ -77,16 +78,16 @@ func (f *Facts) endOf(c *Claim, e *Ending, w *Work) (released bool) {
 	return c.Finalizer
 }
 
-// awaits tells whether a volume is reserved for the claim, and its first claim is there. Kubernetes binds the two, even if a
-// person has skipped both, so it must not be let go before.
+// awaits tells whether a volume is reserved for the claim, and its first claim is still there. Kubernetes
+// binds the two even if a person has skipped both, so the claim must not be released before.
 func (f *Facts) awaits(c *Claim) bool {
 	return c.Aside && c.Pending && !c.Deleting && f.anyClaim(func(first *Claim) bool {
 		return first.Where == Reserved && first.HasVolumeToHandOver() && first.Volume == c.Volume && first.UID != c.UID
 	})
 }
 
-// MayUnmark is asked before the leaving mark is taken off a claim whose member is wanted again. After
-// the claim was deleted there is no way back. It needs Jobs and ClaimsWithDrainerPod.
+// MayUnmark is asked before the leaving mark is taken off a claim whose member is wanted again. After the
+// claim was deleted there is no way back. MayUnmark needs Jobs and ClaimsWithDrainerPod.
 func MayUnmark(live *Facts, c *Claim) error {
 	job := live.JobOf(c.UID)
 	switch {

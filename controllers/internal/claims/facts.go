@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Facts are what was observed of claims, and of what uses them. Nothing changes them.
+// Facts are the observed facts about claims, and about their users. Nothing changes Facts.
 type Facts struct {
 	Now time.Time
 	// Pods has the ordinals of the member pods that exist, in any phase.
@@ -183,11 +183,11 @@ func (f *Facts) takerOf(c *Claim) (unit, taker *Claim) {
 	return unit, taker
 }
 
-// TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
-// Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
-// still waits while the volume is reserved for it, because the first claim could hand the volume to
-// no other claim. The aside claim doesn't wait if the first claim was skipped, too. If one claim of a unit was deleted
-// itself, the volumes of all are set aside once more.
+// TakesOver tells whether the claim takes over a volume whose first claim is not released yet. Until then the
+// aside claim stays. If a person skips the aside claim before it has the volume, it still waits while the
+// volume is reserved for it, because the first claim could hand the volume to no other claim. The aside claim
+// doesn't wait if the first claim was skipped, too. If one claim of a unit was deleted itself, the volumes of
+// all are set aside once more.
 func (f *Facts) TakesOver(c *Claim) bool { return !c.Deleting && f.anyOf(c, f.takesOver) }
 
 func (f *Facts) takesOver(c *Claim) bool {
@@ -237,8 +237,8 @@ func (f *Facts) RefusedNow(c *Claim) (why Obstruction, is bool) {
 	return why, is && !why.Vanished
 }
 
-// NoJobNow tells why no Job is made for the claim now. Unless a person asks for it, none is made soon after several
-// have vanished; other steps go on.
+// NoJobNow tells why no Job is made for the claim now: after several Jobs have vanished, the next one comes
+// later, unless a person asks for it. Other steps go on.
 func (f *Facts) NoJobNow(c *Claim) (why Obstruction, is bool) {
 	why, is = f.Obstructed[c.UID]
 	asked := c.Request == Retry || c.MoveRequest == Retry

@@ -24,7 +24,7 @@ type Job struct {
 	UID  types.UID
 	// ClaimUID is of the claim that the Job drains, or whose member's items it moves.
 	ClaimUID types.UID
-	// Claims are the UIDs of the claims that the Job drains, joined by commas; empty if it is one.
+	// Claims are the UIDs of the claims that the Job drains, joined by commas; empty for one claim.
 	Claims string
 	// Survivors are the members that the Job gives data to.
 	Survivors action.Range
@@ -38,7 +38,7 @@ type Job struct {
 	// Unstarted: the Job is active, and none of its present pods has run. Outdated: the Job's pods
 	// would be made differently now.
 	Unstarted, Outdated bool
-	// Replace says why the Job is made anew unless it has succeeded; empty if it stays.
+	// Replace says why the Job is replaced unless it has succeeded; empty if it stays.
 	Replace string
 	// Deleting: the Job has a deletionTimestamp; its pod may still run.
 	Deleting bool
@@ -46,7 +46,7 @@ type Job struct {
 	// ends, Kubernetes starts the next one, until the Job is gone.
 	PodKept bool
 	// PodEnds: the drainer has left a good receipt, and its pod ends by itself in a moment. The API server
-	// removes a pod that has ended at once; of another one, its kubelet has to report the end first.
+	// removes a pod that has ended at once; the end of any other pod has to be reported by its kubelet first.
 	PodEnds bool
 	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
 	Receipt    *action.Receipt

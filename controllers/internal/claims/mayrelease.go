@@ -53,8 +53,8 @@ func (f *Facts) reasonToRelease(t *Terms, c *Claim) (action.Release, bool) {
 	return "", false
 }
 
-// MayReleaseUnreadable is asked, after MayRelease, about a claim whose volume no drain can read: a
-// drainer of exactly this claim has found that. It needs Jobs, with the receipts of their pods.
+// MayReleaseUnreadable is asked, after MayRelease, about a claim whose volume no drain can read: a drainer of
+// exactly this claim has found that. MayReleaseUnreadable needs Jobs, with the receipts of their pods.
 func MayReleaseUnreadable(live *Facts, c *Claim) error {
 	job := live.JobOf(c.UID)
 	return unless(job != nil && job.State == JobFailed && c.Request == NoRequest &&
@@ -91,8 +91,8 @@ func MayDelete(c *Claim, why action.Release) error {
 		"claim %s was there before its member, and no drain has read it", c.Name)
 }
 
-// MayRemoveOwnerFinalizer is asked before the cluster's own finalizer is removed, because from
-// then on the operator no longer looks after the claims. It needs Claims.
+// MayRemoveOwnerFinalizer is asked before the cluster's own finalizer is removed, because from then on the
+// operator no longer looks after the claims. MayRemoveOwnerFinalizer needs Claims.
 func MayRemoveOwnerFinalizer(live *Facts) error {
 	for i := range live.Claims {
 		if c := &live.Claims[i]; c.Finalizer {

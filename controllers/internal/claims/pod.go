@@ -29,8 +29,8 @@ func PodReady(pod *corev1.Pod) bool {
 // OOMKilled is the kubelet's word for a container that the kernel has killed for lack of memory.
 const OOMKilled = "OOMKilled"
 
-// MoreMemory says where to raise a container's memory limit: in this field of the spec, or else
-// where it comes from (a LimitRange).
+// MoreMemory says where to raise a container's memory limit: in this field of the spec, or else where the
+// limit comes from (a LimitRange).
 func MoreMemory(limits corev1.ResourceList, field string) string {
 	if _, is := limits[corev1.ResourceMemory]; is {
 		return "; raise " + field + ".limits.memory"

@@ -19,7 +19,8 @@ import (
 //
 //	CreateAside ──▶ Fresh ──CarryOver──▶ its own
 
-// WrittenFor says which UID the marks on the claim name; empty if it has none. A policy still holds.
+// WrittenFor is given the UID that the marks on the claim name; empty for none. Marks that name another claim
+// don't count, except the policy.
 func (c *Claim) WrittenFor(uid types.UID) {
 	switch {
 	case uid == c.UID:

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// written is what the marks on a claim say.
+// written gives a claim the UID that its marks name.
 func written(uid types.UID) change { return func(c *claims.Claim) { c.WrittenFor(uid) } }
 
 func policy(p claims.DrainPolicy) change {

@@ -33,7 +33,7 @@ type Attempt struct {
 	What  string
 	Claim *Claim
 	Job   *Job
-	// Retry: a person asked for another attempt. Clear takes note that it has begun.
+	// Retry: a person asked for another attempt. Clear notes that the retry has begun.
 	Retry bool
 	Clear []action.Action
 	// Invalid says why the receipt of a complete Job doesn't count.
@@ -42,8 +42,8 @@ type Attempt struct {
 	WayOut string
 }
 
-// Outcome is what is decided about an attempt: it runs (Draining), begins anew when its Job is gone
-// (Waiting), or has failed.
+// Outcome is the decision about an attempt: it runs (Draining), begins again when its Job is gone (Waiting),
+// or has failed.
 type Outcome struct {
 	Phase           DrainPhase
 	Reason, Message string
@@ -62,7 +62,7 @@ func (w *Work) Follow(now time.Time, a *Attempt) (o Outcome) {
 			w.DeleteJob(job, why)
 		}
 		if a.Retry {
-			w.Do(a.Clear...) // it has begun, or begins anew
+			w.Do(a.Clear...) // the retry has begun, or begins again
 		}
 		if why != "" {
 			return Outcome{Phase: Waiting, Reason: InTurn, Message: "the " + a.What + " starts anew when its Job is gone: " + why}

@@ -16,7 +16,7 @@ import (
 // MaxReason bounds the reason of a drain, in bytes; the kubelet may have given it.
 const MaxReason = 64
 
-// Row is what a status says about a drain, without what its drainer counts.
+// Row is a status' words about a drain, without its drainer's counts.
 type Row struct {
 	Claim           string
 	Ordinal         int32
@@ -29,10 +29,10 @@ type Row struct {
 	Kept bool
 }
 
-// Progress is what a drainer at work says. With a Message it waits, for that Reason.
+// Progress is the report of a drainer at work. With a Message it waits, for that Reason.
 type Progress struct{ Reason, Message string }
 
-// Rows are what the rows of a status depend on, beside the plan.
+// Rows has the facts that the rows of a status depend on, beside the plan.
 type Rows struct {
 	Now time.Time
 	// Before are the rows of the present status.
@@ -83,7 +83,7 @@ func (r *Rows) Row(d *DrainState, progress *Progress) Row {
 	return s
 }
 
-// End bounds what others have said in the row, and says since when it holds.
+// End bounds others' words in the row, and says since when the row holds.
 func (r *Rows) End(s *Row) {
 	s.Reason, s.Message = Bound(s.Reason, MaxReason), BoundMessage(s.Message)
 	s.Since = r.since(s)

@@ -19,7 +19,7 @@ const (
 	Releasing DrainPhase = "Releasing"
 	Held      DrainPhase = "Held"
 	Failed    DrainPhase = "Failed"
-	// Kept: the claim is retained, or its deletion is not up to the operator. It is not in
+	// Kept: the claim is retained, or its deletion is not up to the operator. Such a claim is not in
 	// Volumes.Drains.
 	Kept DrainPhase = "Kept"
 )
@@ -41,7 +41,7 @@ const (
 	JobVanished    = cachev1alpha1.ReasonJobVanished
 )
 
-// DrainState is how the claim of one leaving or departed member stands.
+// DrainState is the state of the claim of one leaving or departed member.
 type DrainState struct {
 	Claim   Claim
 	Phase   DrainPhase
@@ -74,7 +74,7 @@ type Volumes struct {
 	DeletedClaims []DeletedClaim
 }
 
-// Given is what others have decided before.
+// Given has the decisions before Decide.
 type Given struct {
 	*Terms
 	// Parallelism is how many drains may run at once.
@@ -93,7 +93,7 @@ type Given struct {
 	WaitsForReturn string
 	// AsideFirst: a volume is set aside before its drain, so that its member can return meanwhile.
 	AsideFirst bool
-	// MovesNow names what is at work and gives items to members; empty if nothing is.
+	// MovesNow names the drains and moves at work that give items to members; empty if none does.
 	MovesNow string
 }
 

@@ -11,19 +11,20 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// A member of a StatefulSet may have several claims, one of each claim template. They are drained
-// together, or none is, so they are one unit: Together folds them into one Claim, for which the rules
-// of a single claim hold, and each step about it becomes a step about each claim. One claim leads: its
-// UID is the unit's, it has receipt and attempts, and it is deleted and released last. Claims that were
-// never bound have nothing to drain, so each is alone. A Memcached's claims are all alone.
+// A member of a StatefulSet may have several claims, one of each claim template, which are drained together
+// or not at all: a unit. Together folds a unit into one Claim, for which the rules of a single claim hold,
+// and each step about it becomes a step about each claim. One claim leads: its UID is the unit's, it has
+// receipt and attempts, and it is deleted and released last. Claims that were never bound have nothing to
+// drain, so each is alone. A Memcached's claims are all alone.
 
-// generation is what claims of one unit have in common: a member may leave, return and leave again
-// before its first volumes are drained.
+// generation is the same for all claims of one unit: a member may leave, return and leave again before its
+// first volumes are drained.
 type generation struct {
 	ordinal       int32
 	aside, marked bool
 	left          int64
-	// replaced: the claim was deleted, and another one has its mark. restored: a backup has brought it back.
+	// replaced: the claim was deleted, and another one has its mark. restored: a backup has brought the claim
+	// back.
 	replaced, restored bool
 }
 
@@ -128,8 +129,7 @@ func fold(unit []Claim) Claim {
 // distance orders the places of volumes: the farther one counts for both.
 var distance = map[Where]int{Here: 0, Reserved: 1, Promised: 2, Elsewhere: 3, Gone: 4, Forbidden: 5, NoneYet: 6, NotLookedAt: 7}
 
-// both is what persons ask for a unit if they ask this for two of its claims: only a skip has to be
-// on all.
+// both combines the requests on two claims of a unit: a skip counts only if it is on both.
 func both(a, b Request) Request {
 	switch {
 	case a == b:
@@ -154,9 +154,9 @@ func (c *Claim) sources() []string {
 func (c *Claim) Sources() string { return strings.Join(c.sources(), ",") }
 
 // NumberFor is the number of the leaving mark that a claim gets: that of its unit, if another claim of its
-// member has the mark already, and otherwise the next one. A claim that was never protected is in no
-// unit with one that was, because a drain may be under way without it; nor is one with one that was
-// deleted before it was created, which an earlier member has left.
+// member has the mark already, and otherwise the next one. A protected claim and one that was never protected
+// are not of one unit, because a drain may be under way without the latter; nor are two claims of which one
+// was deleted before the other was created: an earlier member has left the first.
 func NumberFor(all []Claim, c *Claim) int64 {
 	number := int64(0)
 	for i := range all {

@@ -274,7 +274,7 @@ func TestAStepOfAUnitIsAllowedForEachOfItsClaims(t *testing.T) {
 	}
 }
 
-// A receipt releases only what was drained: a claim that comes to a unit later is not in it.
+// A receipt releases only drained claims: a claim that comes to a unit later is not in it.
 func TestAReceiptCoversTheClaimsThatItNames(t *testing.T) {
 	t.Parallel()
 	data, logs := *left(receipt("a,b")), *left()

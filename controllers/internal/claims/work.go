@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// Work is what was decided to do: actions, in order, and when to decide again.
+// Work has the decided actions, in order, and when to decide again.
 type Work struct {
 	Actions []action.Action
 	// Wake is when to decide again if no event comes earlier; zero for never.

@@ -39,12 +39,12 @@ func (c *Change) Owners() func(key []byte) (was, is int32) {
 	}
 }
 
-// Part is a share of what a member holds, from 0 to 1. It goes to member To, or stays if that is the member itself. Both are
-// ordinals.
+// Part is a share of the items of member From, from 0 to 1, that goes to member To, or stays if To is From.
+// Both are ordinals.
 type Part struct {
 	From, To int
 	Share    float64
-	// Missed: it stays where clients no longer look.
+	// Missed: the part stays where clients no longer look.
 	Missed bool
 }
 

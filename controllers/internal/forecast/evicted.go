@@ -6,9 +6,10 @@ package forecast
 // full.
 const pageSize = 1 << 20
 
-// Evicted is what members evict if they are to hold what is in then, by their ordinals, in place of what is in now. limit is
-// the memory that a member will have; a member that joins, or gets another memory, takes its pages anew. paged: what is
-// evicted is counted in size classes and their pages. If a member has not told them, all are counted in bytes.
+// Evicted returns the evictions of all members, added up, if each is to hold its items of then in place of
+// those of now. limit is the memory that a member will have. A member that joins, or gets another memory,
+// begins with new pages (pagesOf). paged: the result is counted in size classes and their pages. If a member
+// has not told its size classes, all members are counted in bytes.
 func Evicted(now, then []Holds, limit func(member int) int64) (evicted Holds, paged bool) {
 	var known map[int64]Class
 	paged = true
@@ -30,8 +31,8 @@ func Evicted(now, then []Holds, limit func(member int) int64) (evicted Holds, pa
 	return evicted, paged && known != nil
 }
 
-// pagesOf is how many pages each class of a member has: as many as now, or one if the member begins anew. Then its classes are
-// those of another member.
+// pagesOf is how many pages each class of a member has: as many as now, or one if the member begins again,
+// with the classes of another member.
 func pagesOf(classes map[int64]Class, anew bool) map[int64]int64 {
 	pages := map[int64]int64{}
 	for size, c := range classes {
@@ -43,8 +44,8 @@ func pagesOf(classes map[int64]Class, anew bool) map[int64]int64 {
 	return pages
 }
 
-// evicted is what a member evicts of what it should hold, if its classes begin with these pages. If sizes of items are not
-// known, they count as without pages.
+// evicted returns a member's evictions if it should hold h, and its classes begin with these pages. If sizes
+// of items are not known, they count as without pages.
 func (h Holds) evicted(pages map[int64]int64, limit int64) (evicted Holds) {
 	if len(h.Classes) == 0 {
 		return h.Share(float64(max(0, h.Bytes-limit)) / float64(max(1, h.Bytes)))

@@ -1,5 +1,5 @@
-// Package forecast works out what members will hold after a change of the ring, and what they evict for lack of memory. The
-// operator asks this before a scale-down, the plugin for a plan.
+// Package forecast computes which items members will hold after a change of the ring, and how many they evict
+// for lack of memory. The operator uses it before a scale-down, the plugin for a plan.
 package forecast
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Holds is what a member holds: its items, their bytes, and the limit of those.
+// Holds has a member's contents: its items, their bytes, and the limit of the bytes.
 type Holds struct {
 	Items int64 `json:"items"`
 	Bytes int64 `json:"bytes"`
@@ -17,7 +17,7 @@ type Holds struct {
 	Classes map[int64]Class `json:"-"`
 }
 
-// Class is what a size class of a member has.
+// Class has the contents of a size class of a member.
 type Class struct {
 	// PerPage is how many chunks a page has.
 	PerPage, Pages int64
@@ -59,7 +59,7 @@ func Classes(slabs, items map[string]string) map[int64]Class {
 	return classes
 }
 
-// Share is this part, from 0 to 1, of what a member holds. Pages and limit are not shared.
+// Share is this part, from 0 to 1, of a member's contents. Pages and limit are not shared.
 func (h Holds) Share(part float64) Holds {
 	of := func(n int64) int64 { return int64(float64(n)*part + 0.5) }
 	shared := Holds{Items: of(h.Items), Bytes: of(h.Bytes)}
@@ -71,7 +71,7 @@ func (h Holds) Share(part float64) Holds {
 	return shared
 }
 
-// Add adds what another one holds. Pages and limit stay as they are.
+// Add adds the items of another member. Pages and limit don't change.
 func (h *Holds) Add(other Holds) {
 	h.Items, h.Bytes = h.Items+other.Items, h.Bytes+other.Bytes
 	for size, c := range other.Classes {

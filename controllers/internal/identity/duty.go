@@ -15,12 +15,12 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Duty is what a drainer's Job or pod does, by its annotations. It is empty if the annotations are
-// not as the operator writes them.
+// Duty is the work of a drainer's Job or pod, by its annotations; empty if the annotations are not as the
+// operator writes them.
 type Duty struct {
 	Claim types.UID
-	// Survivors is the number of members that a drain gives data to: the ordinals from Start on. It is
-	// 0 for a move.
+	// Survivors is the number of members that a drain gives data to, the ordinals from Start on; 0 for a
+	// move.
 	Start, Survivors int32
 	// Target names the ring of a move; empty for a drain.
 	Target string
@@ -107,7 +107,7 @@ func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }
 // MaxClaims bounds AnnotationClaims, in bytes: a StatefulSet has some volumeClaimTemplates.
 const MaxClaims = 4 << 10
 
-// Claims has the UIDs of all claims that the Job drains, joined by commas; empty if it is one.
+// Claims has the UIDs of all claims that the Job drains, joined by commas; empty for one claim.
 func Claims(job *batchv1.Job) string {
 	if claims := job.Annotations[cachev1alpha1.AnnotationClaims]; len(claims) <= MaxClaims {
 		return claims

@@ -1,4 +1,4 @@
-// Package identity tells which cluster an object belongs to. It is pure.
+// Package identity tells which cluster an object belongs to. Package identity is pure.
 package identity
 
 import (

@@ -1,5 +1,5 @@
 // Package installation decides which installation of the operator manages a Memcached or a StatefulSetDrain,
-// if several of them watch its namespace. It is pure.
+// if several of them watch its namespace. Package installation is pure.
 //
 // An installation writes its name on each object that it manages. An installation that finds
 // another name there asks that one, by an annotation, and leaves the object alone. A running
@@ -63,7 +63,7 @@ func Valid(name string) bool {
 	return name != "" && len(name) <= cachev1alpha1.MaxAnnotation && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// Seen is what the annotations of an object say about its operator.
+// Seen has the words of an object's annotations about its operator.
 type Seen struct {
 	// Operator is the installation that manages the object; empty if none is named.
 	Operator string
@@ -73,7 +73,7 @@ type Seen struct {
 	For time.Duration
 }
 
-// Step is what an installation does with an object.
+// Step is an installation's next step with an object.
 type Step int
 
 // The steps. With Manage, Claim, Answer and Drop the installation manages the object, and
@@ -124,8 +124,8 @@ func (s Step) Because(seen Seen) string {
 	return "this installation of the operator manages it"
 }
 
-// Next is what the installation with this name does, and after what time it looks again; 0 if an
-// event will come.
+// Next returns the step of the installation with this name, and the time until it looks again; 0 if an event
+// will come.
 func Next(me string, seen Seen) (Step, time.Duration) {
 	q := seen.Question
 	switch {
@@ -145,7 +145,7 @@ func Next(me string, seen Seen) (Step, time.Duration) {
 	return after(AnswerTime, seen.For, TakeOver, LeaveAlone)
 }
 
-// answer is what the installation that manages the object does about a question.
+// answer returns the step about a question of the installation that manages the object.
 func answer(me string, seen Seen) (Step, time.Duration) {
 	switch {
 	case seen.Question.By == me:

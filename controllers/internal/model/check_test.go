@@ -196,7 +196,7 @@ func (m *model) atRest(s *state) []string {
 	return append(wrong, m.unsettled(s, &last)...)
 }
 
-// leftovers returns what is left of a cluster that is gone, and should not be.
+// leftovers returns the objects that a cluster has left behind, and shouldn't have.
 func (s *state) leftovers() []string {
 	var wrong []string
 	if s.live.cluster.exists || s.live.members.exists {

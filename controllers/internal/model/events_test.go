@@ -154,9 +154,8 @@ func (x *expansion) as(c class) *expansion {
 	return &expansion{model: x.model, from: x.from, class: c, into: x.into}
 }
 
-// add an event that makes this change. If the operator sees what it changes, a cache may
-// lag from here on: it shows the state before, then the present one, and only then
-// catches up.
+// add adds an event that makes this change. If the operator sees the change, a cache may lag from here on: it
+// shows the state before, then the present one, and only then catches up.
 func (x *expansion) add(m event, change func(*state)) {
 	to := *x.from
 	change(&to)

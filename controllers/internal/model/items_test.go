@@ -93,7 +93,7 @@ func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 	return source, s.itemOf(to)
 }
 
-// reaches tells whether the members that the drainer needs are there.
+// reaches tells whether the drainer reaches all members that it needs.
 func (s *state) reaches(i int8, d *drainer) bool {
 	if d.target.moves() && s.live.pods.members[i].state != running {
 		return false

@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inFirstTier are small explorations, one or more for each policy of claims, for moves and for
-// leaving members, with deeds, faults and a cache that lags. They may miss states that the larger
-// explorations reach, which run in the second tier.
+// inFirstTier are small explorations, one or more for each policy of claims, for moves and for leaving
+// members, with deeds, faults and a cache that lags. The larger explorations, which run in the second tier,
+// may reach more states.
 var inFirstTier = []string{
 	"a cluster that begins", "a deed, a fault, a cache lags", "scalings, a fault, claims are retained",
 	"three deeds, claims are retained, one member", "two deeds, a fault, one member", "two deeds, claims are deleted",

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Moves in the model: the clients' list with the record of rings, people who change where clients
-// look, and the operator's steps about them. Package ring makes the records and their serials.
+// Moves in the model: the clients' list with the record of rings, people who change spec.routing, and the
+// operator's steps about them. Package ring makes the records and their serials.
 
 // clients are those that the spec can name. The keys of the first one stay when members leave, the
 // second one shuffles them. The empty one stands for an unknown ring.
@@ -95,7 +95,7 @@ func (t target) without() (lost []int32) {
 	return lost
 }
 
-// readList sets what the list and status say about the rings.
+// readList reads the rings in the list and in status.
 func (m *model) readList(o *plan.Observed, l *list, inStatus int8) {
 	o.ReadList(l.words(), int32(inStatus))
 	last := listOf(o.Record, 0).last
@@ -388,7 +388,7 @@ func (s *state) dueMoves() (ordinals []int8) {
 	return ordinals
 }
 
-// misplacing returns what is wrong with a step while items have to be moved.
+// misplacing returns the errors in a step while items have to be moved.
 func (m *model) misplacing(before, after *state) []string {
 	wrong := m.unkept(before, after)
 	if !m.options.Moving {
@@ -444,7 +444,7 @@ func (s *state) begunTooEarly(after *state) []string {
 	return wrong
 }
 
-// movers returns what is wrong with the drainers that move items now.
+// movers returns the errors of the drainers that move items now.
 func (s *state) movers() []string {
 	var wrong []string
 	for i := range s.live.pods.drainers {
@@ -481,8 +481,8 @@ func moveFailed(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Moves, func(s plan.MoveState) bool { return s.Phase == plan.MoveFailed })
 }
 
-// unmoved returns what should have been moved in a state at rest, if no move has failed and members
-// run.
+// unmoved returns the members whose items should have been moved in a state at rest, if no move has failed
+// and members run.
 func (s *state) unmoved(p *plan.Plan) []string {
 	if !s.live.list.exists || s.live.members.replicas == 0 || moveFailed(p) {
 		return nil

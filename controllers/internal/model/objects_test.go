@@ -419,8 +419,8 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	panic(fmt.Sprintf("no action of the plan is %s", a.verb))
 }
 
-// volumeOf is the volume of the claim of this generation. If the claim is gone, it is the volume
-// that waits for the claim that was to take it over.
+// volumeOf is the volume of the claim of this generation. If the claim is gone, volumeOf is the volume that
+// waits for the claim that was to take it over.
 func volumeOf(s *state, i, generation int8) string {
 	for _, o := range []*objects{&s.seen, &s.live} {
 		if c := o.claimOf(i, generation); c != nil {

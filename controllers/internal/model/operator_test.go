@@ -379,7 +379,7 @@ func claimIn(o *plan.Observed, uid types.UID) *pvc.Claim {
 	panic(fmt.Sprintf("claim %s is not seen", uid))
 }
 
-// tell adds a Job with what its pods report, as PlanJob does.
+// tell adds a Job with the reports of its pods, as PlanJob does.
 func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	if j.state == noJob {
 		return
@@ -487,8 +487,7 @@ func (m *model) drainer(i int8, d *drainer) pvc.Drainer {
 
 var planRequests = [...]pvc.Request{pvc.NoRequest, pvc.Skip, pvc.Retry, pvc.Hold}
 
-// longAgo is when every member left, and justNow when Jobs failed whose next attempt
-// isn't due.
+// Every member left longAgo. Jobs whose next attempt isn't due failed justNow.
 var (
 	longAgo = time.Unix(1000, 0)
 	justNow = time.Unix(1_000_000, 0)
@@ -902,8 +901,7 @@ func (s *state) reserveVolume(i int8, c *claim) outcome {
 	return done
 }
 
-// departureOf is when the member left whose volume is set aside: now, if the claim of a staying
-// member was deleted.
+// departureOf is when the member of an aside volume left: now, if the claim of a staying member was deleted.
 func (s *state) departureOf(i int8, c *claim) int8 {
 	if c.leaving {
 		return c.left

@@ -37,9 +37,9 @@ import (
 // first tier reach some verbs seldom.
 var leastPairs = map[bool]int{false: 2, true: 4}[tier.All()]
 
-// The explorations have their own executor, because production's takes a thousand times as long.
-// Here both get the same states, which the explorations have reached, and the same steps. They must
-// see, do and leave the same.
+// The explorations have their own executor, because production's takes a thousand times as long. Here both
+// executors get the same states, which the explorations have reached, and the same steps. Both must see, do
+// and leave the same.
 func TestTheModelSeesAndDoesWhatProductionDoes(t *testing.T) {
 	t.Logf("the steps are chosen by -model.seed=%d", chosen())
 	all := map[string]*exploration{}
@@ -75,7 +75,7 @@ type comparison struct {
 	steps      map[verb]int
 	reconciles int
 	failures   map[failure]int
-	// found has the differences, by what differs.
+	// found has the differences, by their kind.
 	found map[string][]string
 }
 
@@ -149,8 +149,8 @@ func (c *compared) differ(what, format string, args ...any) {
 	c.found = append(c.found, difference{what, fmt.Sprintf(format, args...)})
 }
 
-// compare compares what both see, what both do in the step, and what they leave. If the step is the
-// first of a plan, it also compares the whole reconcile, and a reconcile in which a write fails.
+// compare compares what both see, do in the step, and leave. If the step is the first of a plan, compare also
+// compares the whole reconcile, and a reconcile in which a write fails.
 func (w *world) compare(ctx context.Context, p *pair) *compared {
 	c := &compared{}
 	s := w.serve(&p.before)
@@ -207,8 +207,8 @@ func firstLine(diff string) string {
 	return "?"
 }
 
-// compareReconcile compares a reconcile from a state in which the operator plans. If failAt is not
-// 0, the write with this number fails. It returns the model's steps.
+// compareReconcile compares a reconcile from a state in which the operator plans. If failAt is not 0, the
+// write with this number fails. compareReconcile returns the model's steps.
 func (w *world) compareReconcile(ctx context.Context, p *pair, failAt int, c *compared) []taken {
 	before := p.before
 	before.todo = steps{}
@@ -324,7 +324,7 @@ func (w *world) diffSeen(s *state, seen *observe.State) string {
 
 func (w *world) diff(want, got *plan.Observed, left bool) string {
 	for _, o := range []*plan.Observed{want, got} {
-		// Only the size of the ring before is used.
+		// Only the size of the previous ring is used.
 		for _, r := range []*ring.Ring{&o.Cluster.Ring, &o.Record.Ring} {
 			if r.Client == noClient {
 				r.Client = "" // the model's name of it

@@ -90,8 +90,8 @@ type claim struct {
 	volume  int8
 	receipt receipt
 	request request
-	// moved is the serial by which the member's items were moved or, for an aside claim, by which
-	// clients stored items; moving is what a person asked for.
+	// moved is the serial by which the member's items were moved or, for an aside claim, by which clients
+	// stored items; moving is a person's request.
 	moved  int8
 	moving request
 	// counted is the instance of the Job whose failure was counted last, 0 for none.
@@ -105,8 +105,8 @@ type claim struct {
 	policy int8
 }
 
-// volume is named by the generation of its first claim. It waits for the claim of a name, and is
-// bound to a claim of that name if bound is not 0.
+// volume is named by the generation of its first claim. The volume waits for the claim of a name. If bound is
+// not 0, it is bound to a claim of that name.
 type volume struct {
 	name, of, bound int8
 	item            item
@@ -226,7 +226,7 @@ type volumePast struct{ left, givenUp bool }
 // budget is how many deeds, faults, lags and deaths may still happen.
 type budget struct{ deeds, faults, lags, deaths int8 }
 
-// state is a state of the model. It is comparable: equal states have equal futures.
+// state is a state of the model. A state is comparable: equal states have equal futures.
 type state struct {
 	live, seen objects
 	// volumes are read live.

@@ -45,10 +45,10 @@ func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 	return ordinal
 }
 
-// findClaims searches live for claims that the cache should have: those of members that run or
-// whose pod can't be created, of Jobs, of drains in status, and those that have our finalizer and lost
-// their label. If claims of a paused cluster are missing, findClaims returns an error, because nothing may
-// be adopted. For a cluster that is being deleted it does nothing, and the claims in the cache are released.
+// findClaims searches live for claims that the cache should have: those of members that run or whose pod
+// can't be created, of Jobs, of drains in status, and those that have our finalizer and lost their label. If
+// claims of a paused cluster are missing, findClaims returns an error, because nothing may be adopted. For a
+// cluster that is being deleted findClaims does nothing, and the claims in the cache are released.
 func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	missing := o.missingClaims()
 	if err := r.addProtected(ctx, o, missing); err != nil {

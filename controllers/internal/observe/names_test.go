@@ -76,9 +76,9 @@ func drainOf(cluster *cachev1alpha1.Memcached) batchv1.Job {
 	}}
 }
 
-// Another client removes the label of a claim and of a Job. For a moment no cache has them: the
-// cache of labelled objects has dropped them, and the cache of unlabelled ones doesn't have them
-// yet. They still exist, and a step that can't be undone must not take them for gone.
+// Another client removes the label of a claim and of a Job. For a moment no cache has them: the cache of
+// labelled objects has dropped them, and the cache of unlabelled ones doesn't have them yet. Both objects
+// still exist, and a step that can't be undone must not take them for gone.
 func TestAnObjectThatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"

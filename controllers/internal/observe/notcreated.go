@@ -20,7 +20,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// observeCreation finds out why pods are missing, and why others are still there. If none is, it reads nothing.
+// observeCreation finds out why pods are missing, and why others are still there. If there are none of
+// either, observeCreation reads nothing.
 func (r *Reader) observeCreation(ctx context.Context, o *State) {
 	var owners []*read.PodOwner
 	if owner := membersWithoutPods(o.StatefulSet, o.Pods); owner != nil {

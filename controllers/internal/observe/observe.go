@@ -1,6 +1,5 @@
-// Package observe reads a cluster and everything that belongs to it: from the cache to plan, and
-// live before steps that can't be undone. Package observe translates what it reads for package plan, and writes
-// nothing.
+// Package observe reads a cluster and everything that belongs to it: from the cache to plan, and live before
+// steps that can't be undone. Package observe translates what it reads for package plan, and writes nothing.
 package observe
 
 import (
@@ -100,10 +99,10 @@ type Objects struct {
 
 	// Certificates are those of members and routers that are ready, as far as is known.
 	Certificates []ask.CertificateOf
-	// Routers are what belongs to spec.router.
+	// Routers has the objects of spec.router.
 	Routers Routers
 
-	// Warm is what is known of the source of spec.warmFrom; nil if the spec has none.
+	// Warm has the known facts about the source of spec.warmFrom; nil if the spec has none.
 	Warm *Warm
 
 	Pods        []corev1.Pod // of the members
@@ -200,8 +199,7 @@ func (r *Reader) list(ctx context.Context, key client.ObjectKey, list client.Obj
 	return r.Cache.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{clusterIndex: key.Name})
 }
 
-// Observe reads everything that belongs to the cluster from the cache, and live only what the cache
-// can't show.
+// Observe reads everything that belongs to the cluster from the cache, and the rest live.
 func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*State, error) {
 	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]claims.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
@@ -328,7 +326,7 @@ func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	return read.NamespaceTerminates(ctx, r.Live, o.Cluster.Namespace)
 }
 
-// Plan asks the pure plan what to do.
+// Plan asks the pure plan for its decision.
 func (o *State) Plan() plan.Plan {
 	in := o.Input()
 	return plan.Next(&in)
@@ -462,12 +460,12 @@ func (o *State) Input() plan.Observed {
 	return in
 }
 
-// planJob translates the Job for the plan, with what is known about its pods.
+// planJob translates the Job for the plan, with the known facts about its pods.
 func (o *State) planJob(job *batchv1.Job) claims.Job {
 	out := PlanJob(job, o.DrainerPods)
 	out.Unstarted = out.State == claims.JobActive && read.Unstarted(job, o.DrainerPods)
 	if out.State == claims.JobActive && o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark {
-		out.Replace = "members listen at other ports now" // it would not reach them
+		out.Replace = "members listen at other ports now" // the Job would not reach them
 	}
 	out.Outdated = o.DrainerTemplate != "" && job.Annotations[cachev1alpha1.AnnotationDrainer] != o.DrainerTemplate
 	return out

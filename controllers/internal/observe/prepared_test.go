@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A mover's pod runs before the mover has connected to all servers. The mover reports when it has;
-// if its log can't be read, it counts as prepared after some time.
+// A mover's pod runs before the mover has connected to all servers. The mover reports when it is connected.
+// If its log can't be read, it counts as prepared after some time.
 func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 	now := time.Unix(5000, 0)
 	ran := func(d time.Duration) *corev1.ContainerStateRunning {

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// observeProgress adds what is known about the drainers' progress. If it can't be read, the drain
-// continues, and status shows no progress.
+// observeProgress adds what is known about the drainers' progress. If the progress can't be read, the drain
+// continues, and status shows none.
 func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
 	claims := map[types.UID]types.UID{}
 	var pods []*corev1.Pod

@@ -26,8 +26,8 @@ func PlanList(list *corev1.ConfigMap) *plan.List {
 	return l
 }
 
-// statusListSize is how many servers status names. Status is never older than our last write of the
-// list. Any client may have written it.
+// statusListSize is how many servers status names. Status is never older than our last write of the list, but
+// any client may have written it.
 func statusListSize(c *cachev1alpha1.Memcached) int32 {
 	return int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 }

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// observeRoom asks the members what they hold when a scale-down is about to begin.
+// observeRoom asks the members for their contents when a scale-down is about to begin.
 func (r *Reader) observeRoom(ctx context.Context, o *State) {
 	key := client.ObjectKeyFromObject(o.Cluster)
 	in := o.Input()
@@ -39,8 +39,8 @@ func (r *Reader) roomOf(ctx context.Context, o *State, in *plan.Observed, to rin
 	})
 }
 
-// RoomBy is the room for what members hold that are not in the ring to, by the answers of the members that should run, by
-// their pods' UIDs.
+// RoomBy returns the room that the members of the ring to have for what other members hold. asked returns the
+// answers of the members that should run, by their pods' UIDs.
 func (o *State) RoomBy(ctx context.Context, in *plan.Observed, to ring.Ring, asked func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer) *plan.Room {
 	room := &plan.Room{}
 	now := make([]forecast.Holds, bounded(in.StatefulSet.Replicas))

@@ -22,7 +22,7 @@ const (
 	perPage, perItem = 230, 4070
 )
 
-// inPages is what such a member holds in n pages of items of 4 KB.
+// inPages is the answer of a member with n pages of items of 4 KB.
 func inPages(n int64) ask.Answer {
 	h := forecast.Holds{Items: n * perPage, Bytes: n * perPage * perItem, Limit: limit, Classes: map[int64]forecast.Class{
 		4544: {PerPage: perPage, Pages: max(1, n), Chunks: n * perPage, Items: n * perPage, Bytes: n * perPage * perItem},
@@ -33,7 +33,7 @@ func inPages(n int64) ask.Answer {
 	return ask.Answer{Holds: h}
 }
 
-// inBytes is what a member holds that does not tell its size classes.
+// inBytes is the answer of a member that does not tell its size classes.
 func inBytes(n int64) ask.Answer { return ask.Answer{Holds: forecast.Holds{Bytes: n, Limit: limit}} }
 
 // Items of one size get 26 MiB of a member of 64Mi, so that members are full at less than half of their bytes.
@@ -45,7 +45,7 @@ func TestRoomIsCountedInPagesOfSizeClasses(t *testing.T) {
 		answers []ask.Answer
 		change  func(*State)
 		want    plan.Room
-		// evicts is what members evict, within a twentieth.
+		// evicts is how many bytes members evict, within a twentieth.
 		evicts int64
 	}{
 		"full at less than half of their bytes": {2, all(inPages(26)), nil, plan.Room{Leaving: 26 * pages, Paged: true}, 26 * pages},

@@ -29,7 +29,7 @@ type Routers struct {
 	// Told is the table that routers were told last: the one in Table or, if that was deleted or
 	// damaged, the last one that this process has seen there.
 	Told *contract.RingTable
-	// Since is when routers were told it.
+	// Since is when routers were told that table.
 	Since time.Time
 	// SignedByOther: neither this operator nor the one before it has signed what routers were told.
 	SignedByOther bool

@@ -20,18 +20,18 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Warm is what is known of the source of spec.warmFrom.
+// Warm has the known facts about the source of spec.warmFrom.
 type Warm struct {
-	// From is how it is reached; nil if it is claims, or is not there.
+	// From is how the source is reached; nil if the source is claims, or is not there.
 	From *build.From
-	// NotThere says why it can't be read now.
+	// NotThere says why the source can't be read now.
 	NotThere string
-	// Claims are those that are left to be read, in order.
+	// Claims are the source's claims that are left to be read, in order.
 	Claims []corev1.PersistentVolumeClaim
 }
 
-// WarmRecord is what was copied from the source of the cluster's spec.warmFrom. Any client may have written it; a
-// backup may have brought it from another Memcached.
+// WarmRecord is the record of the copy from the cluster's spec.warmFrom. Any client may have written the
+// record, and a backup may have brought it from another Memcached.
 func WarmRecord(c *cachev1alpha1.Memcached) action.WarmRecord {
 	r, err := action.ParseWarmRecord(c.Annotations[cachev1alpha1.AnnotationWarmed])
 	if err != nil || r.UID != c.UID || c.Spec.WarmFrom == nil || r.Source != build.WarmSource(c) {
@@ -40,7 +40,7 @@ func WarmRecord(c *cachev1alpha1.Memcached) action.WarmRecord {
 	return r
 }
 
-// warmAsked is what a person asks for about the warming.
+// warmAsked returns a person's request about the warming.
 func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request, again bool) {
 	switch asked = c.Annotations[cachev1alpha1.AnnotationWarm]; asked {
 	case cachev1alpha1.WarmSkip:
@@ -69,7 +69,7 @@ func (r *Reader) observeWarm(ctx context.Context, o *State) error {
 	}
 	if spec == nil {
 		if asked, _, _ := warmAsked(o.Cluster); asked != "" || o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts] != "" {
-			o.Warm = &Warm{} // to be removed: a later source would be treated so
+			o.Warm = &Warm{} // the request is to be removed: it must not be about a later source
 		}
 		return nil
 	}
@@ -161,7 +161,7 @@ func (r *Reader) usedBy(ctx context.Context, namespace, claim string) (string, e
 	}
 }
 
-// planWarm translates what is known of the source for the plan.
+// planWarm translates the known facts about the source for the plan.
 func (o *State) planWarm() *plan.Warm {
 	spec := o.Cluster.Spec.WarmFrom
 	if o.Warm == nil {
@@ -181,7 +181,7 @@ func (o *State) planWarm() *plan.Warm {
 		claim, w.Volume, w.More = next.UID, action.ClaimRef{Name: next.Name, UID: next.UID}, len(o.Warm.Claims) > 1
 	}
 	w.Made = build.WarmMade(o.Cluster, o.Warm.From, claim)
-	for i := range o.Warms { // what can't be found now ends no Job that has begun
+	for i := range o.Warms { // a source that can't be found now ends no Job that has begun
 		if w.NotThere != "" {
 			w.Made = ring.WarmMade(identity.DutyOf(&o.Warms[i]).Target)
 		}

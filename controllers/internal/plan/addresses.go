@@ -13,10 +13,10 @@ import (
 const AddressLingers = 10 * time.Minute
 
 // decideAddresses decides which members have a Service: all that exist or will exist, and those on the
-// clients' list. A hibernated cluster keeps its Services, because clients may hash their addresses. apply comes before the list, so the list
-// never names a Service that doesn't exist. retire comes after the list. The Service of a member
-// that is gone stays for AddressLingers. A leaving member still serves late clients, so the time
-// begins when its pod is gone.
+// clients' list. A hibernated cluster keeps its Services, because clients may hash their addresses. apply
+// comes before the list, so the list never names a Service that doesn't exist. retire comes after the list.
+// The Service of a member that is gone stays for AddressLingers. A leaving member still serves late clients,
+// so the time begins when its pod is gone.
 func decideAddresses(o *Observed, replicas, listSize int32) (apply, retire claims.Work) {
 	from := int32(0)
 	if o.Cluster.StableAddresses {

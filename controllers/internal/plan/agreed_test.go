@@ -16,9 +16,9 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// If the cache is up to date, the plan and the live checks see the same state, and no check may
-// refuse. A step that is always refused would block all later ones. If a mark of this plan changes
-// which of its next steps are allowed, the next plan must plan accordingly.
+// If the cache is up to date, the plan and the live checks see the same state, and no check may refuse. A
+// step that is always refused would block all later ones. A mark of this plan may change which of its later
+// steps are allowed. The next plan must then plan accordingly.
 func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	scenes := 5_000
 	if tier.All() {

@@ -8,19 +8,19 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// decideMarks decides which claims get the leaving mark, before the StatefulSet is
-// made smaller. If the operator dies in between, a member may leave and return needlessly, but an
-// old volume never comes back. At size 0 no claim is marked, because no member is left that could
-// store newer values. During a drain no claim is marked either: the size is the one that the drain
-// began with, and the marks for that size were written before. If a claim beyond that size has no
-// mark, the cache is stale, and the claim belongs to a newer member. The mark also says whether the
-// member's items were moved by the rings before this plan. after has the claims as they are then.
+// decideMarks decides which claims get the leaving mark, before the StatefulSet shrinks. If the operator dies
+// in between, a member may leave and return needlessly, but an old volume never comes back. At size 0 no
+// claim is marked, because no member is left that could store newer values. During a drain no claim is marked
+// either: the size is the one that the drain began with, and the marks for that size were written before. A
+// claim beyond that size without a mark belongs to a newer member that a stale cache shows. The mark also
+// says whether the member's items were moved by the rings before this plan. after has the claims with the
+// marks.
 func decideMarks(v *view, replicas int32) (after []claims.Claim, w claims.Work) {
 	after = slices.Clone(v.Claims)
 	for i := range after {
 		c := &after[i]
 		if c.InPod && c.Deleting {
-			continue // it goes by itself
+			continue // the pod is going already
 		}
 		if replicas > 0 && c.Ordinal >= replicas && c.LeavingSince.IsZero() && v.mayMark(c.Ordinal) == nil {
 			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: neverHadItems(v, c)})
@@ -30,8 +30,8 @@ func decideMarks(v *view, replicas int32) (after []claims.Claim, w claims.Work) 
 	return after, w
 }
 
-// neverHadItems tells whether the member that is told to leave has had no items. A pod may still become ready while it
-// is on the clients' list, and get some.
+// neverHadItems tells whether the member that is told to leave has never had items. A pod that is on the
+// clients' list may still become ready, and get some.
 func neverHadItems(v *view, c *claims.Claim) bool {
 	if c.InPod {
 		return c.Ordinal >= v.Record.Ring.Size

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// With podDisruptionBudget.evictions StepOut, the budget allows no eviction of a member that is ready. A node is
-// drained by a person or a program that first cordons it. So a member on a cordoned node steps out (stepout.go), and is
-// not ready then: its eviction is allowed. It steps in again when its new pod is ready elsewhere, or when its node
-// takes pods again. The operator never evicts it: a cordoned node may stay as it is.
+// With podDisruptionBudget.evictions StepOut, the budget allows no eviction of a member that is ready. A node
+// is drained by a person or a program that first cordons it. So a member on a cordoned node steps out
+// (stepout.go), and is not ready then: its eviction is allowed. The member steps in again when its new pod is
+// ready elsewhere, or when its node takes pods again. The operator never evicts a member: a cordoned node may
+// stay cordoned.
 //
-// One member is out at a time. If nodes are drained one after the other, and all of them were cordoned before, the
-// member that is out may be on a node whose turn comes later. So it steps in again after a while, and a member on
-// another node steps out. Each turn is longer, so that there are few in the end.
+// One member is out at a time. If nodes are drained one after the other, and all of them were cordoned
+// before, the member that is out may be on a node whose turn comes later. So the member steps in again after
+// a while, and a member on another node steps out. Each turn is longer, so that there are few in the end.
 
 const (
 	// cordonedFor is how long a node has been cordoned before its members step out. A node that is cordoned and
@@ -22,8 +23,9 @@ const (
 	evictedWithin = time.Minute
 )
 
-// drained returns which node of the member is to be drained; nil if it is none. A member that is out already doesn't
-// return because another process of the operator has just begun to look.
+// drained returns the cordoned node of the member if that node is to be drained, or nil. A member that is out
+// already counts before cordonedFor is over: another process of the operator, which has just begun to look,
+// must not bring it back.
 func (v *view) drained(ordinal int32) *Cordoned {
 	i := slices.IndexFunc(v.Cordoned, func(c Cordoned) bool { return c.Ordinal == ordinal })
 	if i < 0 || !v.Cluster.StepsOutForEvictions || v.Cordoned[i].Since.Add(cordonedFor).After(v.Now) && !v.Record.Ring.IsOut(ordinal) {
@@ -57,8 +59,8 @@ func (v *view) nextDrained() (next *Cordoned, wake time.Time) {
 	return next, wake
 }
 
-// asideUntil is until when the member that is out waits for its eviction; zero if it does not. ends: another member
-// waits for its turn then.
+// asideUntil is the time until which the member that is out waits for its eviction; zero if it does not wait.
+// ends: the wait ends then, because a member on another node waits for its turn.
 func (v *view) asideUntil(ordinal int32) (until time.Time, ends bool) {
 	c := v.drained(ordinal)
 	if c == nil || v.Table == nil {

@@ -248,7 +248,7 @@ func (s *exploring) events(t *testing.T, deeds func(*walk) []happens) (all []nex
 	return all, p
 }
 
-// exploration is where an exploration begins, and what people may do.
+// exploration has the scene in which an exploration begins, and the deeds that people may do.
 type exploration struct {
 	begin func(*testing.T) *walk
 	bounds
@@ -324,7 +324,7 @@ func and(all ...func(*walk) []happens) func(*walk) []happens {
 	}
 }
 
-func nobodyActs(*walk) []happens { return nil }
+func noDeeds(*walk) []happens { return nil }
 
 func templateChanges(w *walk) []happens {
 	return []happens{{"A PERSON changes the template", func() { w.wanted++ }}}
@@ -363,10 +363,10 @@ func explorations() map[string]*exploration {
 		return func(*testing.T) *walk { return newPodWalk(2, "libmemcached-ketama", routers) }
 	}
 	return map[string]*exploration{
-		"a roll-out, a death":                         {rolls, bounds{deaths: 1}, nobodyActs, 1},
+		"a roll-out, a death":                         {rolls, bounds{deaths: 1}, noDeeds, 1},
 		"a node is drained, a death":                  {drains, bounds{acts: 1, deaths: 1}, nodesAreDrained, 1},
-		"a roll-out, a mishap":                        {rolls, bounds{faults: 1}, nobodyActs, 2},
-		"a roll-out, a mishap, a death":               {rolls, bounds{faults: 1, deaths: 1}, nobodyActs, 2},
+		"a roll-out, a mishap":                        {rolls, bounds{faults: 1}, noDeeds, 2},
+		"a roll-out, a mishap, a death":               {rolls, bounds{faults: 1, deaths: 1}, noDeeds, 2},
 		"a roll-out, a deed, a death":                 {rolls, bounds{acts: 1, deaths: 1}, and(sizes(0, 1, 3), templateChanges, rolloutChanges, routersGo), 3},
 		"a roll-out, a size":                          {rolls, bounds{acts: 1}, sizes(0, 1, 3), 2},
 		"nodes are drained and not, a death":          {drains, bounds{acts: 2, deaths: 1}, nodesAreDrained, 3},

@@ -15,10 +15,9 @@ import (
 
 // Growth is which volumes have to grow.
 type Growth struct {
-	// SmallClaims are members' claims whose volumes are smaller than wanted. KeepsTemplate: the
-	// members' pods stay as they are until these volumes have grown. GrowthWaits: the volumes don't
-	// grow before one member is ready with the memory that they are to have room for, or
-	// storage.size asks for it.
+	// SmallClaims are members' claims whose volumes are smaller than wanted. KeepsTemplate: the members' pods
+	// don't change until these volumes have grown. GrowthWaits: the volumes don't grow before one member is
+	// ready with the memory that they are to have room for, or storage.size asks for it.
 	SmallClaims                []action.ClaimRef
 	KeepsTemplate, GrowthWaits bool
 }

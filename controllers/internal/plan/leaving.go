@@ -49,8 +49,8 @@ func (v *view) leavingOf(m *member) (l leaving) {
 	job := m.mover
 	active := job != nil && !job.Deleting && job.State == claims.JobActive && job.Target == v.target
 	l.hasItems = !m.settles && (job == nil || job.Deleting || job.State == claims.JobActive || job.Target != v.target)
-	// The member was told to leave a moment ago. Any client may have written the mark, so a time in
-	// the future does not count as recent.
+	// soon: the member was told to leave a moment ago. Any client may have written the mark, so a time in the
+	// future does not count as recent.
 	age := v.Now.Sub(m.LeavingSince)
 	soon := m.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin || v.askOldOwners
 	l.waits = job == nil && soon || active && (soon || m.running)

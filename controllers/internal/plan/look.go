@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// look works out what follows from the facts.
+// look computes all that follows from the facts.
 func look(o *Observed) *view {
 	v := &view{Observed: o, lowest: o.LowestMarked(), staying: o.StatefulSet.Replicas}
 	if v.lowest != nil {
@@ -55,12 +55,12 @@ func memberOf(o *Observed, c *claims.Claim) member {
 	return m
 }
 
-// waitsForReturn says that drains and moves wait for a member that returns empty; it is empty if
-// there is none. Such a member stays, but its claim was deleted, and its volume is being set aside.
-// Items that a drain or a move gives to it may be older than those on its first volume, which is
-// drained next. So drains and moves that are at work are ended, and begin again in their turn; the
-// claim is handed over when none is at work, and none begins before that. A claim that can't be set
-// aside now keeps its member away, so nothing moves there meanwhile.
+// waitsForReturn says that drains and moves wait for a member that returns empty; empty if there is none.
+// Such a member stays, but its claim was deleted, and its volume is being set aside. Items that a drain or a
+// move gives to the member may be older than those on its first volume, which is drained next. So drains and
+// moves that are at work are ended, and begin again in their turn; the claim is handed over when none is at
+// work, and none begins before that. A claim that can't be set aside now keeps its member away, so nothing
+// moves there meanwhile.
 func waitsForReturn(o *Observed) string {
 	for i := range o.Claims {
 		c := &o.Claims[i]
@@ -71,21 +71,21 @@ func waitsForReturn(o *Observed) string {
 	return ""
 }
 
-// moveDue tells whether the claim's member had items when a ring of the record last
-// moved keys, and they were not moved since.
+// moveDue tells whether the claim's member had items when a ring of the record last moved keys, and these
+// items have not been moved since.
 //
-// If a member has stepped out, the others have the items that they had. The member that is out has none once
-// they are moved, and is looked at again if the ring changes meanwhile.
+// When a member steps out, only that member's items have to be moved: the others keep theirs. The member that
+// is out has none once its items are moved, and is looked at again if the ring changes meanwhile.
 func moveDue(o *Observed, c *claims.Claim) bool {
 	r := &o.Record
 	had := r.From.Has(c.Ordinal) && !r.StepsOut() || r.Ring.IsOut(c.Ordinal)
 	return !o.Cluster.MovesOff && c.Moved < r.Serial && had
 }
 
-// emptyReturnDue tells whether a move is due as soon as a member returns from hibernation on a claim
-// that is yet to be made. If other members were told to leave before that, the move would wait for
-// their volumes, and they for the move: the list can't lose them before it is written again. Once
-// members of the ring have been told to leave, it is decided who returns.
+// emptyReturnDue tells whether a move is due as soon as a member returns from hibernation on a claim that is
+// yet to be made. No other member may be told to leave before that: the move would wait for the leaving
+// members' volumes, and these for the move, because the leaving members stay on the list until it is written
+// again. Once members of the ring have been told to leave, it is decided which members return.
 func (v *view) emptyReturnDue() bool {
 	told := v.lowest != nil && v.lowest.Ordinal < v.Record.Ring.Size
 	if v.Cluster.InPods || v.Cluster.MovesOff || v.ListSize > 0 || v.Warm.holds() && v.allReady() || v.Record.Serial == 0 || told {

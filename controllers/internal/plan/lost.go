@@ -21,11 +21,10 @@ const lostAfter = time.Minute
 
 // lookForLost finds the members of the ring that are to leave and are lost.
 //
-// Such a member can leave before its items are moved. Either it joined with the present ring, and
-// has nothing older; or it is the only member that leaves, and is drained when all others are moved
-// (Claim.Unmoved). With two such members, each could have older values than the other. While the
-// volume of an earlier member waits, no member is lost: the older values on that volume would
-// replace what is discarded.
+// A lost member can leave before its items are moved if it joined with the present ring, because it has
+// nothing older; or if it is the only member that leaves: its volume is drained when all others' items are
+// moved (Claim.Unmoved). Two such members could each have older values than the other. While the volume of an
+// earlier member waits, no member is lost: the older values on that volume would replace what is discarded.
 func (v *view) lookForLost() {
 	v.target = v.Record.Target()
 	size, record := v.Cluster.Size, &v.Record
@@ -51,9 +50,9 @@ func (v *view) lookForLost() {
 	v.target = TargetWithout(v.target, v.lost)
 }
 
-// lookForGone finds out whether the member that is out of the ring is gone: its node may never come back, and another
-// size is wanted. The size doesn't wait for it, nor for the items that it may still have. The member stays out, and
-// the step goes on when it is back.
+// lookForGone finds out whether the member that is out of the ring is gone: it has been away for lostAfter,
+// and another size is wanted. Its node may never come back, so the size waits neither for the member nor for
+// the items that it may still have. The member stays out, and the step continues when the member is back.
 func (v *view) lookForGone() {
 	r := v.Record.Ring
 	if size := v.Cluster.Size; r.Out == 0 || v.settle || size == 0 || size == r.Size {
@@ -74,7 +73,7 @@ func (v *view) awayForLong(ordinal int32) time.Time {
 	return v.Away[at].Since.Add(lostAfter)
 }
 
-// olderWaits tells whether the volume of an earlier member waits.
+// olderWaits tells whether the volume of an earlier member waits to be drained.
 func (v *view) olderWaits(m member) bool {
 	return !m.LeavingSince.IsZero() && m.Volume != "" && m.Receipt == nil && m.Request != claims.Skip && v.Cluster.ToDrain(m.Claim) && !v.Stranded(m.Claim) &&
 		(m.Aside || m.afterMove)

@@ -214,7 +214,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved(t *testing.T) {
 	}
 }
 
-// A move's receipt proves nothing about the member's volume. It never counts as a drain's receipt.
+// A move's receipt proves nothing about the member's volume. A move's receipt never counts as a drain's.
 func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 	job := claims.Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
 	allMoved(&job)

@@ -38,8 +38,8 @@ func (s MoveState) is(phase MovePhase, reason, message string) MoveState {
 	return s
 }
 
-// movers decides which movers work: it gives items to the members where clients look for them,
-// member by member.
+// movers decides which movers work. A mover gives one member's items to the members where clients look for
+// them.
 type movers struct {
 	*view
 	size *Size
@@ -79,8 +79,8 @@ func decideMoves(v *view, size *Size, told *Told, drains []claims.DrainState) (s
 	return states, m.Work
 }
 
-// idle tells whether the Job has no more to do. The Job of a leaving member's mover is kept while it
-// is at work, and afterwards as the record that the move is over, until the member is gone.
+// idle tells whether the Job has nothing left to do. A leaving member's Job is kept while its mover works,
+// and afterwards as the record that the move is over, until the member is gone.
 func (m *movers) idle(j *claims.Job) bool {
 	c := m.of(j.ClaimUID)
 	if c == nil {
@@ -242,8 +242,8 @@ func moveWayOut(c *claims.Claim) string {
 const stepWayOut = "the member stays out of the ring: see the Job's log, then annotate the claim with " +
 	cachev1alpha1.AnnotationMove + "=retry, or =skip: then the member starts empty, without the items that are left"
 
-// allWait tells what every move waits for: what moveWaits says, drains that come first, leases,
-// and members that aren't ready.
+// allWait tells what every move waits for: the reason of moveWaits, drains that come first, leases, and
+// members that aren't ready.
 func (m *movers) allWait(drains []claims.DrainState) string {
 	replicas := m.size.Replicas
 	for i := range drains {
@@ -339,10 +339,10 @@ func moveWaits(v *view, target string) string {
 	return v.returns
 }
 
-// MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members exist, no
-// drain runs, no move by another ring runs, the claim's member has items to move or is leaving, and
-// no other Job moves them. For a prepared move the ring is the next one. It needs Cluster,
-// StatefulSet, Jobs, Moves, Drainers, Record, Claims and Ready.
+// MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members exist, no drain
+// runs, no move by another ring runs, the claim's member has items to move or is leaving, and no other Job
+// moves them. For a prepared move the ring is the next one. MayMove needs Cluster, StatefulSet, Jobs, Moves,
+// Drainers, Record, Claims and Ready.
 func MayMove(live *Observed, a action.CreateMove) error {
 	v := look(live)
 	if a.Prepared {
@@ -371,8 +371,8 @@ func MayMove(live *Observed, a action.CreateMove) error {
 	return refusedIf(moveWaits(v, a.Target))
 }
 
-// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's items
-// are moved, and all that MayMove asks for holds. It needs what MayMove needs.
+// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's items are
+// moved, and all that MayMove asks for holds. MayBegin needs what MayMove needs.
 func MayBegin(live *Observed, a action.BeginMove) error {
 	v := look(live)
 	m := v.of(a.Claim.UID)
@@ -389,8 +389,8 @@ func MayBegin(live *Observed, a action.BeginMove) error {
 	return refusedIf(moveWaits(v, a.Target))
 }
 
-// MayRecordSkip is asked before a member counts as moved because a person skips its move: the
-// clients' list must have that ring. It needs Record.
+// MayRecordSkip is asked before a member counts as moved because a person skips its move: the clients' list
+// must have that ring. MayRecordSkip needs Record.
 func MayRecordSkip(live *Observed, a action.RecordMoved) error {
 	if live.Record.Serial >= a.Serial {
 		return nil
@@ -398,7 +398,7 @@ func MayRecordSkip(live *Observed, a action.RecordMoved) error {
 	return fmt.Errorf("the clients' list must be of ring %d first", a.Serial)
 }
 
-// moveAgain takes care of a leaving member's mover that has not given all items away: another one follows it.
+// moveAgain replaces a leaving member's mover that has ended without giving all items away.
 func (m *movers) moveAgain(c *member) {
 	j := c.mover
 	switch {

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Cluster is what the spec wants.
+// Cluster has the wishes of the spec.
 type Cluster struct {
 	// Size wanted; 0 hibernates.
 	Size int32
@@ -45,17 +45,16 @@ type Cluster struct {
 	Moved, StepsOutForEvictions bool
 	// Finalizer: the Memcached has our finalizer.
 	Finalizer bool
-	// Ring has what the spec says about the ring; the plan sets its Size. MovesOff:
-	// spec.routing.moves is Off.
+	// Ring has the spec's ring; the plan sets its Size. MovesOff: spec.routing.moves is Off.
 	Ring     ring.Ring
 	MovesOff bool
-	// Patience is how long a leaving member waits for its last client. With 0 it doesn't wait, and
+	// Patience is how long a leaving member waits for its last client. With 0 the member doesn't wait, and
 	// its items are drained when it is gone.
 	Patience time.Duration
 	// MoveDeadline is how long a leaving member's mover may be at work, patience included.
 	MoveDeadline time.Duration
-	// VolumeSize is the wanted size of each member's volume, in bytes. Memory is what a volume must
-	// be larger than, in bytes.
+	// VolumeSize is the wanted size of each member's volume, in bytes. A volume must be larger than Memory,
+	// in bytes.
 	VolumeSize, Memory int64
 	// VolumeSizeGiven: spec.storage.size gives VolumeSize. Otherwise VolumeSize follows
 	// spec.memory.
@@ -78,7 +77,7 @@ type StatefulSet struct {
 
 // Observed is everything that a plan depends on. No decision changes it.
 type Observed struct {
-	// Facts are about claims, and about what uses them.
+	// Facts are about claims, and about the users of their volumes.
 	claims.Facts
 	Cluster     Cluster
 	StatefulSet StatefulSet
@@ -102,20 +101,21 @@ type Observed struct {
 	// MemberPods are the pods of members that are told of the list, RouterPods those of routers
 	// that are told of their table.
 	MemberPods, RouterPods []action.PodRef
-	// Table is what routers were told; nil if the table can't be read, or if there are no routers.
+	// Table is the routers' table; nil if it can't be read, or if there are no routers.
 	Table *ring.Table
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
-	// Room for a scale-down that is about to begin; nil if none is. StepRoom is that for the next member that
+	// Room is for a scale-down that is about to begin; nil if none is. StepRoom is for the next member that
 	// steps out.
 	Room, StepRoom *Room
 	// Tellable has the members whose supervisors can be told to start empty, and Empty those that have started empty
 	// since the member stepped out of the present ring.
 	Tellable, Empty []int32
-	// Aside has the members that are told not to be ready, or may not know yet that they are no more.
+	// Aside has the members that are told not to be ready, and those that may not know yet that they may be
+	// ready again.
 	Aside []int32
-	// Cordoned has the members on nodes that take no pods. NodesUnknown says why they are not known; empty if they are.
-	// NodesPending: they will be known in a moment.
+	// Cordoned has the members on nodes that take no pods. NodesUnknown says why the nodes are not known;
+	// empty if they are. NodesPending: the nodes will be known in a moment.
 	Cordoned     []Cordoned
 	NodesPending bool
 	NodesUnknown string
@@ -146,10 +146,11 @@ type MemberService struct {
 // Wanted is the ring when the cluster has the wanted size.
 func (o *Observed) Wanted() ring.Ring { return o.Cluster.Ring.Of(o.Cluster.Size) }
 
-// Room is what the leaving members hold, and what members evict if that goes to the survivors, in bytes.
+// Room is the size of the items that members give away (Leaving), and of those that other members would evict
+// for them (Evicted), in bytes.
 type Room struct {
 	Leaving, Evicted int64
-	// Paged: what is evicted is counted in size classes and their pages, otherwise in bytes.
+	// Paged: evictions are counted in size classes and their pages, otherwise in bytes.
 	Paged bool
 	// Unknown says why the numbers are not known; empty if they are.
 	Unknown string
@@ -163,7 +164,7 @@ func (r *Room) Asking() bool { return r != nil && r.Pending }
 // Short tells whether the items don't fit.
 func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Evicted > 0 }
 
-// Says says the numbers; has is who has the items, and the verb.
+// Says words the numbers; has is the subject and the verb, such as "it has".
 func (r *Room) Says(has string) string {
 	counted := "bytes"
 	if r.Paged {
@@ -172,7 +173,7 @@ func (r *Room) Says(has string) string {
 	return fmt.Sprintf("%s %s of items, for which members would evict %s, counted in %s", has, mebibytes(r.Leaving), mebibytes(r.Evicted), counted)
 }
 
-// mebibytes rounds up: what is evicted is never 0.
+// mebibytes rounds up, so that an eviction never reads as 0.
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", math.Ceil(float64(n)/(1<<20)*10)/10) }
 
 // MostMembers is how many members there can be: as many as are wanted, as the StatefulSet has, or
@@ -195,14 +196,14 @@ func (o *Observed) inOrder() *Observed {
 	}))
 }
 
-// having is what would be observed with these claims.
+// having is the observation with these claims.
 func (o *Observed) having(all []claims.Claim) *Observed {
 	then := *o
 	then.Claims = all
 	return &then
 }
 
-// at is what would be observed with this record.
+// at is the observation with this record.
 func (o *Observed) at(r ring.Record) *Observed {
 	then := *o
 	then.Record = r

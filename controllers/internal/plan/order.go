@@ -13,7 +13,7 @@ import (
 //  1. The volumes by which clients found items when a ring last moved keys, or later: those of
 //     members that left with that ring, and those that were set aside since then. The volume
 //     whose member left last comes first.
-//  2. The moves of that ring. They wait for the volumes of the first group, unless these wait
+//  2. The moves of that ring, which wait for the volumes of the first group, unless these wait
 //     for members that join: no drain can begin before clients know the joining members, and
 //     clients are not told of them before the moves have ended.
 //  3. All other volumes, which are older. The volume whose member left last comes first.

@@ -1,4 +1,4 @@
-// Package plan decides what to do about a cluster. It is pure: observed facts go in, actions come
+// Package plan decides what to do about a cluster. Package plan is pure: observed facts go in, actions come
 // out. Its rules decide the states of a volume, and keep the invariants (test/invariants).
 //
 //	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ released
@@ -43,15 +43,15 @@ type Plan struct {
 	Step
 	claims.Volumes
 	Growth
-	// Warming is the state of what spec.warmFrom asks for.
+	// Warming is the state of the warming from spec.warmFrom.
 	Warming WarmState
 	// Moves has an entry for each member whose items have to be moved, highest
 	// ordinal first.
 	Moves []MoveState
 }
 
-// plain is the plan for a cluster without storage. Its members have no names of their own, but places on
-// the clients' list, which grows when as many members serve. When the cluster is deleted, the garbage
+// plain is the plan for a cluster without storage. Its members have no names of their own, but places on the
+// clients' list. The list grows when as many members are ready. When the cluster is deleted, the garbage
 // collector does everything.
 func plain(o *Observed) Plan {
 	n := o.Cluster.Size

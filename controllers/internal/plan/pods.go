@@ -9,12 +9,13 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// Without volumes, the pod of a member holds its items, and carries what a claim says otherwise: the leaving mark, by
-// which ring its items were moved, and the attempts. This is the only copy. So a leaving member runs on until a mover
-// has found nothing more, whatever that takes: a failed mover is tried again, and a member that isn't ready is waited
-// for, because its container comes back with its items. It leaves without that if a person skips it, if its pod is
-// being deleted, or when the deadline is over (leaving.by). A new pod is empty, whatever pod had its name before: it is
-// stamped with the present ring, and marked again if it is to leave.
+// Without volumes, a member's pod holds the only copy of its items. The pod also carries what a claim carries
+// otherwise: the leaving mark, the ring by which the items were moved, and the attempts. So a leaving member
+// runs until a mover has found nothing more, however long that takes: a failed mover is tried again, and the
+// cluster waits for a member that isn't ready, because its container comes back with its items. The member
+// leaves earlier if a person skips it, if its pod is being deleted, or when the deadline is over
+// (leaving.by). A new pod is empty, whatever pod had its name before, so it is stamped with the present ring,
+// and marked again if it is to leave.
 
 // stampPods notes on each new pod that its items need no move: it was empty when clients began to use it by the
 // present ring.
@@ -66,8 +67,8 @@ func (v *view) went(m *member) action.Release {
 	return action.NotMoved
 }
 
-// MayShrink is asked before the StatefulSet is made smaller, in addition to MaySetReplicas: without volumes, no pod
-// goes that may have the only copy of an item. It needs what MaySetReplicas needs, and Ready.
+// MayShrink is asked before the StatefulSet is made smaller, in addition to MaySetReplicas: without volumes,
+// no pod goes that may have the only copy of an item. MayShrink needs what MaySetReplicas needs, and Ready.
 func MayShrink(live *Observed, replicas int32) error {
 	if !live.Cluster.InPods || replicas == 0 {
 		return nil

@@ -177,7 +177,7 @@ func TestTheEndOfThePreparationBringsAPlan(t *testing.T) {
 	}
 }
 
-// At most mostMovers movers are prepared, so the list waits for no more.
+// At most mostMovers movers are prepared, so the list waits for at most mostMovers.
 func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 	s := at(mostMovers + 3).wanted(1).with(func(o *Observed) { o.Now, o.Cluster.Patience = now, time.Minute })
 	for i := range int32(mostMovers + 3) {
@@ -201,7 +201,7 @@ func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 	}
 }
 
-// A mover begins when clients are told of its ring, and not before.
+// A mover begins only when clients are told of its ring.
 func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
 	a := action.BeginMove{Claim: action.ClaimRef{UID: uid(2)}, Target: preparing().next(2)}
 	announced := func() *scene {

@@ -25,7 +25,7 @@ func ReceiptOf(r *contract.Receipt) *action.Receipt {
 	return out
 }
 
-// addsUp is the rule for a receipt of its kind: a copy may leave out what its owners refuse.
+// addsUp is the rule for a receipt of its kind: a copy may leave out items that their owners refuse.
 func addsUp(r *contract.Receipt) error {
 	if ring.IsWarmSource(r.Source) {
 		return r.Copied(r.Source)
@@ -39,7 +39,7 @@ func ParseReceipt(text string) (*action.Receipt, error) {
 	return ReceiptOf(r), err
 }
 
-// ReceiptNumbers are what the receipt counts; all are 0 if there is none.
+// ReceiptNumbers are the receipt's counts; all are 0 if there is none.
 func ReceiptNumbers(r *action.Receipt) contract.Receipt {
 	if r != nil {
 		if numbers, err := contract.ParseReceipt(r.Text); err == nil {

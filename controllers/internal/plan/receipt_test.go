@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// The translation loses neither whether a receipt adds up nor a number, so what is recorded on a claim
-// is read as it was.
+// The translation loses neither whether a receipt adds up nor a number. So the record on a claim is read as
+// the same receipt.
 func TestATranslatedReceiptSaysTheSame(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

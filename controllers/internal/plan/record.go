@@ -4,7 +4,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// List is the clients' list as it was read. Any client of the API may have written it.
+// List is the clients' list. Any client of the API may have written it.
 type List struct {
 	// Servers is how many servers the list names.
 	Servers int32

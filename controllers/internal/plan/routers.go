@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// routers is what routers have been told, and the leases that they and movers may have taken
+// routers has the table that routers have been given, and the leases that they and movers may have taken
 // (table.go).
 type routers struct {
 	// settle: routers store items at the new owners already while clients are told of the old ring.

@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// scene builds an Observed. It begins at rest, at the wanted size.
+// scene builds an Observed. A scene begins at rest, at the wanted size.
 type scene struct{ o Observed }
 
 func at(size int32) *scene {
@@ -146,7 +146,7 @@ const target = "5-cafe"
 // by is the name of the ring, without lost members.
 func (s *scene) by(lost ...int32) string { return TargetWithout(s.o.Record.Target(), lost) }
 
-// outcome is a plan as strings, without what every plan begins and ends with.
+// outcome is a plan as strings, without the steps that every plan begins and ends with.
 type outcome struct {
 	Replicas int32
 	Blocked  Block

@@ -19,7 +19,7 @@ type Size struct {
 	Replicas    int32
 	SizeBlocked Block
 	SizeRefused string
-	// LingeringDrainer is the drainer's pod whose end a change of size waits for. Its Job is gone.
+	// LingeringDrainer is a drainer's pod whose Job is gone. A change of size waits for the pod's end.
 	LingeringDrainer string
 	// Running is how many members the StatefulSet should have now: those that stay, and leaving
 	// members that still run (depart.go).
@@ -99,8 +99,8 @@ func (v *view) scaleDownBegins() bool {
 		0 < c.Size && c.Size < v.StatefulSet.Replicas && v.memberWouldLeave(c.Size, math.MaxInt32)
 }
 
-// allowed is a size that the cluster may have now. If it is not the wanted size, blocked and why say
-// what that waits for.
+// allowed is a size that the cluster may have now. If that is not the wanted size, blocked and why say what
+// the wanted size waits for.
 type allowed struct {
 	size    int32
 	blocked Block
@@ -158,9 +158,9 @@ func allowedSize(v *view, wanted int32) (a allowed) {
 	return a
 }
 
-// sizeWhileMoving returns the size that moves allow if the given size is wanted. While items have
-// to be moved, or a member is out, no member of the ring leaves and none joins. All members may stop together (size 0),
-// because each returns with the items that it has.
+// sizeWhileMoving returns the size that moves allow if the given size is wanted. While items have to be
+// moved, or a member is out, no member of the ring leaves and none joins. All members may stop together (size
+// 0), because each returns with its items.
 func sizeWhileMoving(v *view, wanted int32) int32 {
 	if wanted == 0 || !v.ringStays() {
 		return wanted
@@ -192,9 +192,8 @@ func unmarkable(v *view, size int32) (why claims.Obstruction, is bool) {
 // live right before it. Each check (May…) returns why it refuses, and needs only the parts of the
 // live state that its comment names. Checks that need only claims are in package claims.
 
-// MaySetReplicas guards invariants 5 and 11: the size is allowed (allowedSize), and no
-// member leaves a volume without the mark. It needs Cluster, StatefulSet, Jobs,
-// Moves, Drainers, Record and Claims.
+// MaySetReplicas guards invariants 5 and 11: the size is allowed (allowedSize), and no member leaves a volume
+// without the mark. MaySetReplicas needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	v := look(live)
 	if a := allowedSize(v, replicas); a.size != replicas {
@@ -211,10 +210,10 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	return nil
 }
 
-// MayMark is asked before a claim gets the leaving mark, which can't be undone. It refuses while a
-// drain is at work and while items have to be moved among members that include this one. If clients
-// know this member, it also refuses while the volume of an earlier member is about to be drained.
-// It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record and Claims.
+// MayMark is asked before a claim gets the leaving mark, which can't be undone. MayMark refuses while a drain
+// is at work and while items have to be moved among members that include this one. If clients know this
+// member, MayMark also refuses while the volume of an earlier member is about to be drained. MayMark needs
+// Cluster, StatefulSet, Jobs, Moves, Drainers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error { return look(live).mayMark(ordinal) }
 
 func (v *view) mayMark(ordinal int32) error {

@@ -77,10 +77,10 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	}
 }
 
-// A person may skip the claim that is to take over a volume, and not the volume's first claim.
-// Kubernetes may be binding the aside claim to the volume. If the aside claim was deleted, the
-// volume would be deleted with it, and the first claim would be kept without a volume. So the aside
-// claim takes the volume over first.
+// A person may skip the aside claim, which is to take over a volume, and not the volume's first claim.
+// Kubernetes may be binding the aside claim to the volume. If the aside claim was deleted, the volume would
+// be deleted with it, and the first claim would be kept without a volume. So the aside claim takes the volume
+// over first.
 func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
 	const apply = "apply the StatefulSet, 2 replicas"
 	goes := []string{apply, "delete claim data-2-aside: Skipped", "release claim data-2-aside: Skipped"}

@@ -12,21 +12,21 @@ import (
 )
 
 // With spec.rollout Moved, a member that gets another template steps out of the ring before its restart, and
-// steps in afterwards. So does, if the spec wants it, a member on a node that is drained (evictions.go). Both are ring changes (told.go, table.go, moves.go) that only routers are told of. The
-// clients' list stays.
+// steps in afterwards. A member on a node that is drained does the same, if the spec wants it (evictions.go).
+// Both are ring changes (told.go, table.go, moves.go) that only routers are told of. The clients' list stays.
 //
 //	steps out: a ring change to the same members without it; its items are moved
 //	empties:   its supervisor is told to start memcached empty, and says that it has
 //	restarts:  the StatefulSet's partition is lowered to it, and its pod is replaced
 //	steps in:  a ring change back
 //
-// The write that changes the template sets the partition to the size (package apply), so no member restarts by
-// itself. One member is out at a time, highest ordinal first, because a partition lets all higher ordinals
-// restart. A member that is out never returns with what could not be moved: its values may be old by then.
-// Where a step does not fit, the partition is lowered without it, and the member restarts where it is.
+// The write that changes the template sets the partition to the size (package apply), so no member restarts
+// by itself. One member is out at a time, highest ordinal first, because a partition lets all higher ordinals
+// restart. A member that is out never returns with what could not be moved: its values may be old by then. If
+// no step fits, the partition is lowered without one, and the member restarts where it is.
 //
-// The ring in the list's record says who is out. A step that has begun goes on whatever the spec says, and
-// sizes and drains wait for it. No step begins while a drain is due or the size changes.
+// The ring in the list's record says which member is out. A step that has begun continues whatever the spec
+// says, and sizes and drains wait for it. No step begins while a drain is due or the size changes.
 
 // StepState is the state of the member that is replaced.
 type StepState string
@@ -52,7 +52,7 @@ type Step struct {
 	Out int32
 	// Partition: members with lower ordinals keep their template.
 	Partition int32
-	// Member that is replaced, and how; State is empty if none is.
+	// Member is the one that is replaced, and State says how; State is empty if no member is.
 	Member int32
 	State  StepState
 	Why    string
@@ -78,7 +78,7 @@ func (s Step) turns(member int32, state StepState) Step {
 	return s.is(member, state, "")
 }
 
-// decideStep decides who is out of the ring, and who may get the present template.
+// decideStep decides which member is out of the ring, and which members may get the present template.
 func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 	s.Out, s.Partition = v.Record.Ring.Out, v.StatefulSet.Partition
 	if v.Table != nil {
@@ -115,7 +115,7 @@ func stepTo(out int32) StepState {
 	return StepsIn
 }
 
-// stepBack takes a step that has begun further: it decides about the member that is out.
+// stepBack continues a step that has begun: it decides about the member that is out.
 func (v *view) stepBack(s Step) Step {
 	member := v.Record.Ring.Out - 1
 	if c := v.drained(member); c != nil {
@@ -221,7 +221,8 @@ func (v *view) stepOut(s Step, member int32, size *Size) (Step, claims.Work) {
 	return s.is(member, StepsOut, ""), w
 }
 
-// StepBegins tells whether a member is about to step out, so that its items need room.
+// StepBegins returns the member that is about to step out, so that its items need room; false if there is
+// none.
 func (o *Observed) StepBegins() (member int32, is bool) {
 	asked := *o
 	asked.StepRoom = nil
@@ -234,7 +235,8 @@ func (o *Observed) StepBegins() (member int32, is bool) {
 	return s.Member, s.State == StepsOut && size.Replicas > 0
 }
 
-// StepsOut tells whether the member steps out before it is replaced, as far as waiting doesn't change it.
+// StepsOut tells whether the member steps out before it is replaced, apart from obstacles that pass with
+// time.
 func (o *Observed) StepsOut(ordinal int32) bool {
 	asked := *o
 	v := look(asked.inOrder())
@@ -263,7 +265,7 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 		return "a volume is drained first", "", wake
 	case t == nil || !steps && (t.State != contract.RingStable || t.New != whole):
 		return "routers change rings first", "", wake
-	case !v.Cluster.InPods && !v.stepClaim(member, func(*claims.Claim) bool { return true }): // another client may have taken its label, which comes back
+	case !v.Cluster.InPods && !v.stepClaim(member, func(*claims.Claim) bool { return true }): // another client may have removed its label, which the operator sets again
 		return "its claim is not there", "", wake
 	case v.StepRoom.Asking():
 		return "the members are asked how full they are", "", wake
@@ -319,14 +321,15 @@ func (v *view) toDrain(m member) bool {
 	return !m.LeavingSince.IsZero() && v.Cluster.ToDrain(m.Claim) && m.Receipt == nil && m.Finalizer
 }
 
-// drainComes tells whether such a volume is drained soon: no person holds it, and no attempt has failed.
+// drainComes tells whether the volume that the member has left is drained soon: no person holds it, and no
+// attempt has failed.
 func (v *view) drainComes(m member) bool {
 	job := v.JobOf(m.UID)
 	return v.toDrain(m) && v.DrainsByItself(&v.Cluster.Terms, m.Claim) && (job == nil || job.State != claims.JobFailed)
 }
 
-// mayStep tells whether a member may step out or in now: the others are as they are, and nothing else is under
-// way. The plan asks this, and MayMove asks it about live state.
+// mayStep tells whether a member may step out or in now: the clients' ring stays, all its members are ready, and
+// nothing else is under way. The plan asks this, and MayMove asks it about live state.
 func (v *view) mayStep(to ring.Ring) bool {
 	from := v.Record.Ring
 	if from.Whole() != to.Whole() || from.Out > 0 && to.Out > 0 || from.Whole() != v.Cluster.Ring.Of(from.Size) || v.ListSize != from.Size ||
@@ -341,8 +344,9 @@ func (v *view) mayStep(to ring.Ring) bool {
 	return true
 }
 
-// MayStartEmpty is asked before a member is told to start empty, which drops what could not be moved: the member is
-// out of this ring, its items are moved, and routers were told so. It needs what MayMove needs.
+// MayStartEmpty is asked before a member is told to start empty, which drops what could not be moved: the
+// member is out of this ring, its items are moved, and routers were told so. MayStartEmpty needs what MayMove
+// needs.
 func MayStartEmpty(live *Observed, a action.StartEmpty) error {
 	v := look(live)
 	if r := &v.Record; !r.Ring.IsOut(a.Pod.Ordinal) || r.Serial != a.Serial || v.misplaced || v.unmoved(a.Pod.Ordinal) || !v.Table.Within(r.Ring) {

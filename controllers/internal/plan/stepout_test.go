@@ -101,8 +101,8 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 	}
 }
 
-// TestAMemberWithoutAVolumeStepsOutToo, also if the others have too little room, or clients no time: a restart where it is
-// loses all of its items, and the plan says so.
+// A member without a volume steps out, too, also if the others have too little room, or clients no time: a
+// restart in the ring loses all of its items, and the plan says so.
 func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*Observed)

@@ -12,7 +12,7 @@ import (
 // decisions are those behind a plan. Each was made from the facts and from earlier decisions.
 type decisions struct {
 	Plan
-	// next is what is observed when this plan's finalizers, marks and list are written.
+	// next is the view once this plan's finalizers, marks and list are written.
 	next *view
 	// The work of each decision, which the steps put in order.
 	finalizers, marks, addresses, retired, volumes, moves, warming, growth claims.Work
@@ -70,9 +70,9 @@ func protect(o *Observed) (after []claims.Claim, w claims.Work) {
 type step struct {
 	name string
 	work func(*decisions) claims.Work
-	// writes are the kinds of actions that it plans.
+	// writes are the kinds of its actions.
 	writes []action.Action
-	// here is why its place is here.
+	// here says why the step has this place.
 	here string
 }
 
@@ -157,7 +157,8 @@ func (d *decisions) applyMembers() claims.Work {
 		action.ApplyBudget{StepOut: d.next.Cluster.StepsOutForEvictions && d.next.NodesUnknown == "" && !d.Evicted}, action.ApplyServiceMonitor{})
 }
 
-// Order is the table of the steps, in Markdown: what each writes, what its failure stops, and why it comes here.
+// Order is the table of the steps, in Markdown: each step's writes, the steps that its failure stops, and the
+// reason for its place.
 func Order() string {
 	var b strings.Builder
 	b.WriteString("| step | writes | a failure stops | why here |\n|---|---|---|---|\n")

@@ -15,14 +15,14 @@ import (
 // changes the list once: members are off it before they leave, and joining members are added
 // together, when all of them are ready.
 //
-// A mover's pod takes a second or two to start. Clients that follow the list miss an item until it
-// is moved. So if the size changes, the movers are started before the list changes. They connect to
-// all members and look through the items, but move nothing, because a client could change the
-// original after it was copied. When all movers are prepared, or after preparesWithin, the list
-// changes, and they are told to begin.
+// A mover's pod takes a second or two to start, and clients that follow the list miss an item until it is
+// moved. So if the size changes, the movers are started before the list changes. A prepared mover connects to
+// all members and looks through the items, but moves nothing, because a client could change the original
+// after it was copied. When all movers are prepared, or after preparesWithin, the list changes, and the
+// movers are told to begin.
 //
-// Prepared movers don't keep the size or the ring from changing. If either is to change meanwhile,
-// or if a member is no longer ready, the list changes at once, as it would without them.
+// Prepared movers don't keep the size or the ring from changing. If either is to change meanwhile, or if a
+// member is no longer ready, the list changes at once, as it would without movers.
 
 // Told is what clients and routers are told.
 type Told struct {
@@ -37,9 +37,8 @@ type Told struct {
 	Table action.WriteTable
 }
 
-// decideList decides where clients look: at the members of the next size, but at no more than now
-// while items have to be moved.
-// step is the decision about the member that is out.
+// decideList decides where clients look: at the members of the next size, but at no more than now while items
+// have to be moved. step is the decision about the member that is out.
 func decideList(v *view, replicas int32, step *Step) Told {
 	wanted := replicas
 	if v.ringStays() {
@@ -57,9 +56,8 @@ func decideList(v *view, replicas int32, step *Step) Told {
 	return t
 }
 
-// nextListSize is how many members the list names next, if that many are wanted. It grows
-// when all missing members are ready. A member stays on the list when it isn't ready, so
-// a restart changes nothing.
+// nextListSize is how many members the list names next, if that many are wanted. The list grows when all
+// missing members are ready. A member stays on the list when it isn't ready, so a restart changes nothing.
 func nextListSize(o *Observed, wanted int32) int32 {
 	for i := o.ListSize; i < wanted; i++ {
 		if !slices.Contains(o.Ready, i) {
@@ -69,14 +67,14 @@ func nextListSize(o *Observed, wanted int32) int32 {
 	return wanted
 }
 
-// heldBack leaves the list as it is.
+// heldBack keeps the present list.
 func (told Told) heldBack(listSize int32) Told {
 	told.Prepares, told.ListSize, told.Record = true, listSize, told.From
 	return told
 }
 
-// preparesWithin bounds how long the list waits for the movers, from the leaving mark on or since
-// the last joining member became ready.
+// preparesWithin bounds how long the list waits for the movers: from the leaving mark on, or since the last
+// joining member became ready.
 const preparesWithin = 10 * time.Second
 
 // prepare holds the list back while the movers start. v has the record of the next list.
@@ -105,9 +103,9 @@ func (told Told) prepare(v *view, replicas int32) (Told, claims.Work) {
 	return told, w
 }
 
-// mayPrepare tells whether movers may be prepared for the ring of the record while clients still use
-// the ring before: members only leave or only join, or one steps out or in, and nothing else is under way. The plan asks
-// this, and MayMove asks it about live state.
+// mayPrepare tells whether movers may be prepared for the ring of the record while clients still use the ring
+// before: members only leave, or only join, or one steps out or in, and nothing else is under way. The plan
+// asks this, and MayMove asks it about live state.
 func mayPrepare(v *view, before ring.Record) bool {
 	from, to := before.Ring, v.Record.Ring
 	if from.Out != to.Out {

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// view is the facts, and what follows from them. look (look.go) works the view out, and no decision
-// changes it.
+// view has the facts, and all that follows from them. look (look.go) makes the view, and no decision changes
+// it.
 type view struct {
 	*Observed
 	// members has an entry for each claim, in their order.
@@ -43,8 +43,8 @@ type view struct {
 	misplaced, moving bool
 	// stepping: a member is out of the ring for its restart, or is about to be: the size and the list wait.
 	stepping bool
-	// gone: the member that is out has been away for a minute, and another size is wanted: that doesn't wait for it.
-	// goneAt is when it will be gone; zero for never.
+	// gone: the member that is out has been away for lostAfter, and another size is wanted, which doesn't
+	// wait for the member. goneAt is when the member will be gone; zero for never.
 	gone   bool
 	goneAt time.Time
 
@@ -58,7 +58,7 @@ type view struct {
 	routers
 }
 
-// member is what follows from the facts about a claim, and about its member.
+// member has all that follows from the facts about a claim, and about its member.
 type member struct {
 	*claims.Claim
 	// ready: the member serves.
@@ -71,30 +71,30 @@ type member struct {
 	running, prepared, settles bool
 	// afterMove: the volume is drained after the moves (order.go).
 	afterMove bool
-	// misplaced: the member may have items that clients look for elsewhere. A claim that is being
-	// deleted is drained instead, unless its member is out of the ring and serves. A member that has the leaving mark and is still on the clients' list
-	// counts like the others while it is ready.
+	// misplaced: the member may have items that clients look for elsewhere. A claim that is being deleted is
+	// drained instead, unless its member is out of the ring and serves. A member that has the leaving mark
+	// and is still on the clients' list counts like the others while it is ready.
 	misplaced bool
 	// leaving: the member has the leaving mark, is off the clients' list, and still exists.
 	leaving
 }
 
-// leaving is what follows from the facts about a member that leaves.
+// leaving has all that follows from the facts about a member that leaves.
 type leaving struct {
 	// isLeaving: the member has the leaving mark, is off the clients' list, and still exists.
 	isLeaving bool
-	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a
-	// mover whose node is gone would seem to run forever. overdue: it should have left by now.
+	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a mover
+	// whose node is gone would seem to run forever. overdue: the member should have left by now.
 	by      time.Time
 	overdue bool
-	// live: the items of the member may be given to their owners while it runs. They may not if a
-	// person holds or skips its drain, if the member is wanted again and no router looks for items
-	// there, or if its items are older than those that are moved first.
+	// live: the items of the member may be given to their owners while it runs. That is not allowed if a
+	// person holds or skips its drain, if the member is wanted again and no router looks for items there, or
+	// if its items are older than those that are moved first.
 	live bool
-	// hasItems: a mover may find items. It finds none if it only waits for clients or has ended for
-	// good, or if no mover can be at work.
+	// hasItems: a mover may find items; false if the mover only waits for clients or has ended for good, or
+	// if no mover can be at work.
 	hasItems bool
-	// waits: the cluster waits for its mover, because the mover may start soon or is at work.
+	// waits: the cluster waits for the member's mover, which may start soon or is at work.
 	waits bool
 }
 

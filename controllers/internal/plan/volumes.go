@@ -78,10 +78,10 @@ func drainWaits(v *view, m *member, survivors int32) (reason, message string) {
 	return "", ""
 }
 
-// MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no other
-// drainer uses the volume, the survivors are the members, no move runs, and no more drains run than
-// allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Moves, Drainers, the claim, its
-// member's pod and the drainer pods that mount it.
+// MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no other drainer uses the
+// volume, the survivors are the members, no move runs, and no more drains run than allowed. MayDrain needs
+// Cluster.Parallelism, StatefulSet, Jobs, Moves, Drainers, the claim, its member's pod and the drainer pods
+// that mount it.
 func MayDrain(live *Observed, a action.CreateDrain) error {
 	v := look(live)
 	if err := claims.MayDrain(&live.Facts, live.Claim(a.Claim.UID), a.Claim, live.Cluster.Parallelism); err != nil {
@@ -94,7 +94,7 @@ func MayDrain(live *Observed, a action.CreateDrain) error {
 	return refusedIf(message)
 }
 
-// MayHandOver is claims.MayHandOver. It needs Claims, Jobs, Moves and Drainers.
+// MayHandOver is claims.MayHandOver, and needs Claims, Jobs, Moves and Drainers.
 func MayHandOver(live *Observed, c *claims.Claim) error {
 	return claims.MayHandOver(&live.Facts, c, look(live).movesNow)
 }

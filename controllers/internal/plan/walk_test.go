@@ -122,8 +122,7 @@ func (w *walk) note(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
-// operate plans, and takes the steps as package apply does. It tells whether a step changed
-// something.
+// operate plans, and takes the steps as package apply does. operate tells whether a step changed something.
 func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 	t.Helper()
 	w.lookAtVolumes()
@@ -666,10 +665,9 @@ func (w *walk) asks(p *Plan) *happens {
 	return nil
 }
 
-// rest lets all events happen that happen by themselves, until there are none. Then a step can be
-// taken, a time to wake is set, or status asks a person for an action, which the person takes. rest
-// fails if none of these is true before the cluster is settled, because then steps wait for each
-// other in a circle.
+// rest lets all events happen that happen by themselves, until there are no more. Then a step can be taken, a
+// time to wake is set, or status asks a person for an action, which the person takes. rest fails if none of
+// these is true before the cluster is settled, because then steps wait for each other in a circle.
 func (w *walk) rest(t *testing.T) {
 	t.Helper()
 	for range 2000 {

@@ -30,7 +30,7 @@ func newReplacing(size int32) replacing {
 	return r
 }
 
-// lookAtTemplates tells what the operator sees of them (package observe).
+// lookAtTemplates sets the templates, and the state of pods by them, as package observe does.
 func (w *walk) lookAtTemplates() {
 	w.StatefulSet.Seen, w.StatefulSet.Outdated, w.Tellable, w.Empty, w.Aside = w.seen == w.applied, nil, nil, nil, nil
 	w.MemberPods = nil
@@ -124,7 +124,7 @@ func (w *walk) cordons(add func(string, func())) {
 	}
 }
 
-// forgetPod forgets what the pod was told.
+// forgetPod removes all that is known of the pod.
 func (w *walk) forgetPod(i int32) {
 	delete(w.told, i)
 	delete(w.aside, i)
@@ -256,8 +256,8 @@ func stepOutOneByOne(t *testing.T, w *walk) {
 	}
 }
 
-// TestSizesGoOnWhenAMemberThatIsOutNeverReturns: its pod is never made again. All sizes are reached, and when the pod
-// is there at last, the roll-out ends.
+// The pod of a member that is out is never made again. All sizes are reached, and when the pod is there at
+// last, the roll-out ends.
 func TestSizesGoOnWhenAMemberThatIsOutNeverReturns(t *testing.T) {
 	for _, at := range []string{"moves", "is out"} {
 		for _, size := range []int32{1, 2, 4, 5} {

@@ -53,7 +53,8 @@ func (s WarmState) is(phase WarmPhase, reason, message string) WarmState {
 	return s
 }
 
-// looksAgain is how often a source that is not there is looked at. No event tells of it.
+// looksAgain is how often the operator looks for a source that is missing or can't be read. No event reports
+// its return.
 const looksAgain = 30 * time.Second
 
 // holdList leaves the list of a new cluster empty until the cluster is warm.
@@ -214,7 +215,7 @@ func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.W
 	return r
 }
 
-// warmYields tells what comes before a warming, and ends one that is at work: what clients have stored here is newer.
+// warmYields tells what comes before a warming, and ends one that is at work: clients' own items are newer.
 func warmYields(v *view) string {
 	switch whole := v.Record.Ring.Whole(); {
 	case v.returns != "":
@@ -257,9 +258,9 @@ func warmWaits(v *view) string {
 	return ""
 }
 
-// MayWarm guards invariants 5, 10 and 11: the ring is the one that the plan saw, its members are the members, and no
-// older item is copied before a newer one is moved or drained. It needs Cluster, StatefulSet, Jobs, Moves, Warms,
-// Drainers, Record, Claims, Ready and Table.
+// MayWarm guards invariants 5, 10 and 11: the ring is the one that the plan saw, its members are the members,
+// and no older item is copied before a newer one is moved or drained. MayWarm needs Cluster, StatefulSet,
+// Jobs, Moves, Warms, Drainers, Record, Claims, Ready and Table.
 func MayWarm(live *Observed, a action.CreateWarm) error {
 	v := look(live)
 	if v.Record.Ring.Size != a.Members || !ring.IsWarm(a.Target) || !strings.HasSuffix(a.Target, "-"+v.Record.Target()) {

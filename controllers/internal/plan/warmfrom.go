@@ -10,12 +10,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// Warm is what spec.warmFrom asks for, and what is known of the source.
+// Warm has the request in spec.warmFrom, and the known facts about the source.
 type Warm struct {
-	// Holder stands for the Memcached, which carries what is known of its warming: the failed attempts, and what a
-	// person asks for.
+	// Holder stands for the Memcached, which carries the facts about its warming: the failed attempts, and a
+	// person's request.
 	Holder claims.Claim
-	// Asked is the person's request as it is written; empty for none. Again: it is for another copy.
+	// Asked is the text of the person's request; empty for none. Again: the request is for another copy.
 	Asked string
 	Again bool
 	// Removed: the spec has no source any more, and what a person asked for is left.

@@ -16,19 +16,19 @@ type Installations struct {
 	told ByObject[told]
 }
 
-// told is what a status was given to say about an object's installation.
+// told has the words about an object's installation that a status was given.
 type told struct {
 	object types.UID
-	// seen: a later read of the status has found it there. replaced is since when it is gone from there.
+	// seen: a later read of the status has found that message. replaced is since when the message is gone.
 	seen     bool
 	replaced time.Time
 }
 
-// tellAgainTime is how long status is left alone after the object's installation has replaced what it said.
+// tellAgainTime is how long status is left alone after the object's installation has replaced this message.
 const tellAgainTime = time.Hour
 
-// Tells tells whether status is to say that the object's installation can't be asked whether it is at work. says: status
-// says so now. If another client has replaced that, the installation is at work.
+// Tells tells whether status is to say that the object's installation can't be asked whether it is at work.
+// says: status says so now. If another client has replaced that message, the installation is at work.
 func (i *Installations) Tells(object client.Object, says bool, now time.Time) (tells bool) {
 	i.told.Use(client.ObjectKeyFromObject(object), func(t *told) {
 		if t.object != object.GetUID() || says {

@@ -1,4 +1,4 @@
-// Package remembered keeps facts about each Memcached between reconciles. They only save work or time,
+// Package remembered keeps facts about each Memcached between reconciles. These facts only save work or time,
 // and are not needed for correctness: an operator that has just started has none.
 package remembered
 

@@ -39,7 +39,7 @@ func (s *Statuses) Note(key client.ObjectKey, now time.Time) {
 // Forget forgets an owner that is gone.
 func (s *Statuses) Forget(key client.ObjectKey) { s.kept.Forget(key) }
 
-// Change is what differs between two statuses. Changes that people and programs wait for are urgent. All
+// Change is the difference between two statuses. Changes that people and programs wait for are urgent. All
 // others are details, and are written together.
 type Change struct {
 	Urgent bool
@@ -64,8 +64,8 @@ func (s *Statuses) Due(key client.ObjectKey, change Change, now time.Time) time.
 		if change.Callers {
 			due = last.details.Add(callersInterval)
 		}
-		// Progress is new in every reconcile. If it also waited for detailInterval, the time
-		// between two writes would double.
+		// Progress is new in every reconcile. If progress also waited for detailInterval, the time between
+		// two writes would double.
 		if next := last.upToDate.Add(ask.ProgressInterval); change.Counts && next.Before(due) {
 			due = next
 		}
@@ -73,7 +73,7 @@ func (s *Statuses) Due(key client.ObjectKey, change Change, now time.Time) time.
 	return max(0, due.Sub(now))
 }
 
-// ClusterChange is what differs between two statuses of a Memcached.
+// ClusterChange is the difference between two statuses of a Memcached.
 func ClusterChange(before, after *cachev1alpha1.MemcachedStatus) Change {
 	return Change{
 		Urgent: before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
@@ -86,7 +86,7 @@ func ClusterChange(before, after *cachev1alpha1.MemcachedStatus) Change {
 	}
 }
 
-// DrainChange is what differs between two statuses of a StatefulSetDrain.
+// DrainChange is the difference between two statuses of a StatefulSetDrain.
 func DrainChange(before, after *cachev1alpha1.StatefulSetDrainStatus) Change {
 	return Change{
 		Urgent: before.ObservedGeneration != after.ObservedGeneration || before.Replicas != after.Replicas ||

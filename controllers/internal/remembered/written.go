@@ -55,7 +55,7 @@ func (w *Written) Newest(cached *cachev1alpha1.Memcached, now time.Time) *cachev
 	return newest
 }
 
-// Note remembers the Memcached as the API server answered the write. from is its generation before.
+// Note remembers the Memcached as the API server answered the write. from is the generation before the write.
 func (w *Written) Note(cluster *cachev1alpha1.Memcached, from int64, now time.Time) {
 	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) {
 		if last.object == nil || last.object.UID != cluster.UID || from < last.from {

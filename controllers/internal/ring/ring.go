@@ -1,5 +1,5 @@
-// Package ring says where clients look for a key, and when members may have items that
-// clients look for elsewhere. It is pure.
+// Package ring says where clients look for a key, and when members may have items that clients look for
+// elsewhere. Package ring is pure.
 //
 // An example: the ring has serial 4, and the claims of members 0 to 2 say that their items were
 // moved by serial 4. Member 3 joins: now the ring has serial 5, and From is the ring before, with
@@ -150,7 +150,7 @@ func (r Record) String() string {
 // MaxRecord bounds a record that is read, in bytes.
 const MaxRecord = 4 << 10
 
-// Bounds of what a record may have.
+// These bound a record.
 const (
 	maxSize = cachev1alpha1.MaxSize
 	// As in the API, which allows only ASCII in both.
@@ -193,15 +193,15 @@ func (r Ring) check() error {
 	return nil
 }
 
-// Source is the source in a move's receipt. It is not only the claim's UID, so that it can't count
-// as the receipt of a drain.
+// Source is the source in a move's receipt. The prefix and the target keep the receipt from counting as that
+// of a drain, whose source is the claim's UID alone.
 func Source(claim types.UID, target string) string {
 	return fmt.Sprintf("%s%s/%s", movePrefix, claim, target)
 }
 
 const movePrefix = "move/"
 
-// shares caches the results of Share. It is emptied when it has more entries than clusters need.
+// shares caches the results of Share, and is emptied when it has more entries than clusters need.
 var shares = struct {
 	sync.Mutex
 	of map[[2]Ring]float64
@@ -209,11 +209,11 @@ var shares = struct {
 
 const maxShares = 4096
 
-// Share is the share of keys, from 0 to 1, that get another owner although their member stays. It
-// is 1 if a ring's client is not known. A sample of 20,000 keys is exact to half a percent. If a
-// client hashes each key for each server, and there are more than about 50 servers, the sample is
-// smaller: 1,000 keys for 512 members, exact to two percent. A consistent client moves none of
-// these keys when members leave; if a small sample can't prove that, the share is not 0.
+// Share is the share of keys, from 0 to 1, that get another owner although their member stays; 1 if a ring's
+// client is not known. A sample of 20,000 keys is exact to half a percent. If a client hashes each key for
+// each server, and there are more than about 50 servers, the sample is smaller: 1,000 keys for 512 members,
+// exact to two percent. A consistent client moves none of these keys when members leave; if a small sample
+// can't prove that, the share is not 0.
 func Share(from, to Ring) float64 {
 	if from.Size == 0 || to.Size == 0 {
 		return 0 // one ring has no members

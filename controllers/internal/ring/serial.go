@@ -15,7 +15,7 @@ const (
 	MaxSerialStep = 1 << 32
 )
 
-// ParseSerial reads a serial from an annotation, which any client may have written; 0, which counts nothing, if it is invalid.
+// ParseSerial reads a serial from an annotation, which any client may have written; 0 if it is invalid.
 func ParseSerial(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if len(s) > cachev1alpha1.MaxAnnotation || err != nil || n < 0 || n > MaxSerial {

@@ -20,8 +20,7 @@ type Table struct {
 	Acknowledged bool
 }
 
-// Within tells whether routers look for keys only in this ring, or are about to: no item is looked for anywhere
-// else, and all routers have said so.
+// Within tells whether all routers have acknowledged that they look for items only in this ring.
 func (t *Table) Within(r Ring) bool {
 	return t != nil && t.New == r && t.Acknowledged && (t.State == contract.RingStable || t.State == contract.RingFinish)
 }

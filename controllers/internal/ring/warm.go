@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A warming copies another cache to where this cluster's clients look. It is a move from outside: its
-// target names the source and the ring.
+// A warming copies another cache to where this cluster's clients look. The warming is a move from outside:
+// its target names the source and the ring.
 
 const warmPrefix = "warm-"
 
@@ -25,7 +25,8 @@ func IsWarmSource(source string) bool {
 	return strings.HasPrefix(source, movePrefix) && IsWarm(target)
 }
 
-// WarmMade is what a warming's Job was made of, as it is in its target; empty if the target is none of a warming.
+// WarmMade is the hash in a warming's target of what its Job was made of; empty if the target is not a
+// warming's.
 func WarmMade(target string) string {
 	rest, is := strings.CutPrefix(target, warmPrefix)
 	made, _, _ := strings.Cut(rest, "-")

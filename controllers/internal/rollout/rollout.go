@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Record is what a StatefulSet or Deployment says about its template.
+// Record has the words of a StatefulSet or Deployment about its template.
 type Record struct {
 	// Generation is that of the Memcached that the template was made from. Spec is a hash of the
 	// part of the spec that the template depends on (build.TemplateSpec).
@@ -83,7 +83,7 @@ type Members struct {
 	OtherSize bool
 }
 
-// Step is what to do about the template.
+// Step is the next step with the template.
 type Step int
 
 // The steps.

@@ -39,7 +39,7 @@ type Options struct {
 	// AtOnce is how many clusters have a turn at the same time; 0 stands for 3.
 	AtOnce int
 	Clock  clock.PassiveClock
-	// Wake makes a cluster ask again. It must not block, and must not call Turns.
+	// Wake makes a cluster ask again. Wake must not block, and must not call Turns.
 	Wake func(cluster client.ObjectKey)
 	// Tell is called with how many roll-outs are under way, and how many clusters wait.
 	Tell func(underWay, waiting int)
@@ -99,8 +99,8 @@ type Decision struct {
 	began bool
 }
 
-// Decide decides whether the members get the wanted template now, or in their turn. It fails if it
-// needs the turns that an earlier operator gave, and can't read them.
+// Decide decides whether the members get the wanted template now, or in their turn. Decide fails if it needs
+// the turns that an earlier operator gave, and can't read them.
 func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*Decision, error) {
 	was := ptr.Deref(m.Recorded, Record{})
 	d := &Decision{Record: Record{Generation: m.Generation, Spec: m.Spec}, Keep: m.Kept}
@@ -188,8 +188,7 @@ func (t *Turns) give(key client.ObjectKey, turn Turn) {
 	delete(t.waiting, key)
 }
 
-// take asks for the cluster's turn. It returns the turn of its roll-out, or why it has to
-// wait.
+// take asks for the cluster's turn, and returns the turn, or why the cluster has to wait.
 func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Turn, string, error) {
 	if err := t.findTurns(ctx); err != nil {
 		return nil, "", err
@@ -216,7 +215,7 @@ func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Tu
 	return &turn, "", nil
 }
 
-// what names what is rolled out: members or routers.
+// what names the pods that are rolled out: members or routers.
 func (t *Turns) what() string {
 	if t.options.Routers {
 		return "routers"
@@ -359,9 +358,9 @@ func (t *Turns) StandAside(key client.ObjectKey) {
 	}
 }
 
-// callNext wakes as many clusters as there are free turns: first those whose members are ready and,
-// if there are none, those that have waited for unreadyPatience; the longest waiting first. It
-// wakes no cluster that would get no turn, because that cluster would wake others.
+// callNext wakes as many clusters as there are free turns: first those whose members are ready and, if there
+// are none, those that have waited for unreadyPatience; the longest waiting first. A cluster that would get
+// no turn is not woken, because it would wake others.
 func (t *Turns) callNext(ctx context.Context, but client.ObjectKey) {
 	free := cmp.Or(t.options.AtOnce, defaultAtOnce) - t.underWay(ctx)
 	if free <= 0 {

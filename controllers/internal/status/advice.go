@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// advice lists what a person may want to change although nothing is wrong now, and problems that have passed.
-// Each reason occurs once.
+// advice lists changes that a person may want to make although nothing is wrong now, and problems that have
+// passed. Each reason occurs once.
 func advice(in *Input, s *cachev1alpha1.MemcachedStatus) []cachev1alpha1.Advice {
 	if in.Cluster.Spec.Storage == nil || deleting(in) {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// checkAdvice fails if there is no advice of that reason whose message has these words, or if there is
-// one and want is empty.
+// checkAdvice fails if no advice of that reason has a message with these words. If want is empty, checkAdvice
+// fails if there is advice of that reason.
 func checkAdvice(t *testing.T, list []cachev1alpha1.Advice, reason, want string) {
 	t.Helper()
 	switch a := said(list, reason); {

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// Progressing says what is not as wanted beside members that are.
+// Progressing names the drain that failed beside members that are as wanted.
 func TestMembersThatAreAsWantedBesideADrainThatFailed(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   *Input

@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// Certificate is what a pod reports about the certificate that it serves with.
+// Certificate is a pod's report about the certificate that it serves with.
 type Certificate struct {
 	Pod string
 	// NotAfter is when the certificate expires; zero if that is not known.
@@ -22,8 +22,8 @@ type Certificate struct {
 // endsSoon is how long before its end a certificate has to be renewed.
 const endsSoon = 7 * 24 * time.Hour
 
-// certificateValid says how the certificates of members and routers stand: the worst of them. It is nil
-// if all are valid. If no pod has been asked, it says what it said before.
+// certificateValid is the condition about the worst certificate of members and routers; nil if all are valid.
+// If no pod has been asked, the condition stays as before.
 func certificateValid(in *Input, w *waits) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionCertificateValid
 	if in.Cluster.Spec.TLS == nil {

@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// startedCold names the members that started cold, because their volume is too small or because
-// their last pod was lost without a save, or with a part of one. A member says so in its
-// termination message, which lasts until it ends again.
+// startedCold names the members that started cold, because their volume is too small or because their last
+// pod was lost without a save, or with a part of one. A member says so in its termination message, which
+// lasts until the member ends again.
 func startedCold(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	var cold []string
 	room := ""
@@ -41,8 +41,8 @@ func startedCold(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Adv
 	return advise(cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), room)
 }
 
-// coldStart is what the member reported when it ended last, or else what its init container
-// reported before; nil if neither started cold.
+// coldStart is the member's report at its last end, or else its init container's earlier report; nil if
+// neither started cold.
 func coldStart(pod *corev1.Pod) *contract.ColdStart {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// progressOf is what the claim's drainer says; nil if it isn't known.
+// progressOf is the report of the claim's drainer; nil if it isn't known.
 func progressOf(in *Input, d *claims.DrainState) (*contract.Progress, *claims.Progress) {
 	p, ok := in.Progress[d.Claim.UID]
 	if !ok {
@@ -66,7 +66,8 @@ func timeLeft(p *contract.Progress) *metav1.Duration {
 	return &metav1.Duration{Duration: time.Duration(min(seconds, mostLeft.Seconds())) * time.Second}
 }
 
-// mostLeft bounds an estimate: a drainer that has just begun may seem to need longer than a duration can say.
+// mostLeft bounds an estimate: a drainer that has just begun may seem to need longer than a duration can
+// hold.
 const mostLeft = 365 * 24 * time.Hour
 
 // longest is the longest estimate, for the printer column.

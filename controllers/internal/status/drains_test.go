@@ -180,8 +180,8 @@ func TestDrainingCountsWhatIsUnderWayWhatFailedAndWhatAPersonHolds(t *testing.T)
 	}
 }
 
-// What a member without a volume left with is counted by its last mover; the first receipt counts, because the mover's
-// Job is gone afterwards.
+// The last mover of a member without a volume counts the items that it left with. The first receipt counts,
+// because the mover's Job is gone afterwards.
 func TestAMemberThatLeavesWithItemsIsCounted(t *testing.T) {
 	receipt := func(r contract.Receipt) *claims.Job {
 		r.Version = 1

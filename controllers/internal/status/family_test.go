@@ -39,7 +39,7 @@ func TestAListThatLeavesMembersOutIsSaid(t *testing.T) {
 	}
 }
 
-// With Services for single members, the list stays as it was; status says that, too.
+// With Services for single members, the list doesn't change; status says that, too.
 func TestAListThatStaysBecauseOfServicesOfTwoFamiliesIsSaid(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Addresses = cachev1alpha1.AddressesStable }).Defaulted().Obj()
 	service := func(ip string) corev1.Service {

@@ -150,8 +150,8 @@ func looping(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, ended 
 	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + exitAndOutput(ended) + settingFor(cluster, c.Name, ended)}
 }
 
-// nodesLimits has memcached's words if a node can't give what the spec asks for, and which setting
-// to change.
+// nodesLimits has memcached's words if a node can't give the resources of the spec, and the setting to
+// change.
 var nodesLimits = []struct{ words, setting string }{
 	{"failed to set rlimit for open files", "lower spec.maxConnections, or raise the node's limit of open files"},
 	{"Can't create thread", "lower spec.threads, or raise the node's limit of processes"},

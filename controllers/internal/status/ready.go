@@ -7,10 +7,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// ready answers whether all is as the spec wants it, for kubectl wait, Flux and Argo CD.
-// It is false while items are moved or drained, so that a script can wait for the end of
-// a scaling. Available says whether the cluster serves meanwhile. Advice does
-// not count.
+// ready answers whether all is as the spec wants it, for kubectl wait, Flux and Argo CD. Ready is false while
+// items are moved or drained, so that a script can wait for the end of a scaling. Available says whether the
+// cluster serves meanwhile. Advice does not count.
 func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Condition) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReady
 	size := *in.Cluster.Spec.Size

@@ -93,8 +93,8 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 // atRest are the conditions of a cluster that has nothing to say.
 var atRest = []string{"Ready", "Available", "Progressing", "Degraded"}
 
-// TestAtRestAClusterShowsFourConditions, whatever its spec asks for and its status had before. Others
-// are there while they have something to say.
+// A cluster at rest shows four conditions, whatever its spec asks for and its status had before. Other
+// conditions are there while they need something.
 func TestAtRestAClusterShowsFourConditions(t *testing.T) {
 	others := []string{"Draining", "Moving", "Monitored", "Bindable", "RoutersReady"}
 	plain := func(in *Input) { in.Cluster.Spec.Storage = nil }

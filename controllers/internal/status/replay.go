@@ -54,7 +54,7 @@ func noTimeToSave(in *Input) *cachev1alpha1.Advice {
 // perSecond is a rate for people.
 func perSecond(rate int64) string { return fmt.Sprintf("%.1f MiB/s", float64(rate)/(1<<20)) }
 
-// slowestSave is the lowest rate, in bytes a second, of the members' last saves; 0 unknown.
+// slowestSave is the lowest rate, in bytes a second, of the members' last saves; 0 if no rate is known.
 func slowestSave(pods []corev1.Pod) (name string, rate int64) {
 	for i := range pods {
 		if r := saveRate(&pods[i]); r > 0 && (rate == 0 || r < rate || r == rate && pods[i].Name < name) {
@@ -64,8 +64,8 @@ func slowestSave(pods []corev1.Pod) (name string, rate int64) {
 	return name, rate
 }
 
-// saveRate is that of a member's last save: one in which it was killed, or what its init
-// container found on the volume.
+// saveRate is the rate of a member's last save: of one in which the member was killed, or of the one that its
+// init container found on the volume.
 func saveRate(pod *corev1.Pod) int64 {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]
@@ -86,9 +86,8 @@ func saveRate(pod *corev1.Pod) int64 {
 	return 0
 }
 
-// EarlyWarning is the advice that has to be written before a change of the spec reaches the
-// members, because then each of them starts cold. It is nil if nothing is to be warned of, or
-// if status has it already.
+// EarlyWarning is the advice that has to be written before a change of the spec reaches the members, because
+// then each of them starts cold; nil if there is nothing to warn of, or if status has the advice already.
 func EarlyWarning(in *Input) []cachev1alpha1.Advice {
 	known := in.Cluster.Status.Advice
 	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 || said(known, cachev1alpha1.ReasonNoRoomToReplay) != nil {

@@ -9,8 +9,8 @@ import (
 
 const leaversHave = "the leaving members have"
 
-// shortOfMemory is the advice that the leaving members' items don't fit on the survivors, or that this is
-// not known although the spec asks to wait for room. It is computed when the scale-down begins, and stays
+// shortOfMemory is the advice that the leaving members' items don't fit on the survivors, or that this is not
+// known although the spec asks to wait for room. The advice is computed when the scale-down begins, and stays
 // until the volumes are gone. While the size waits for room, Degraded says so instead.
 func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	begins := in.Room != nil && in.Plan.SizeBlocked == plan.NotBlocked // otherwise the numbers change while the size waits
@@ -28,7 +28,7 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 	return nil
 }
 
-// waitsForRoom says what a size waits for that has too little room.
+// waitsForRoom says what a size for which there is too little room waits for.
 func waitsForRoom(in *Input) string {
 	message := fmt.Sprintf("the size goes from %d to %d when there is room for the items", in.Plan.Replicas, *in.Cluster.Spec.Size)
 	if in.Room != nil {

@@ -48,8 +48,8 @@ func routers(in *Input, w *waits) *cachev1alpha1.RouterStatus {
 	return s
 }
 
-// routersReady says what is the matter with the first router that is not well. It is nil if all are
-// ready, or none is asked for.
+// routersReady says what is wrong with the first router that is not ready; nil if all are ready, or if the
+// spec asks for none.
 func routersReady(in *Input, w *waits) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionRoutersReady
 	if in.Cluster.Spec.Router == nil {

@@ -1,5 +1,5 @@
-// Package status computes a cluster's status from the observed state and the plan. It is pure, and
-// no other package computes a status.
+// Package status computes a cluster's status from the observed state and the plan. The package is pure, and
+// no other one computes a status.
 package status
 
 import (
@@ -54,7 +54,8 @@ type Input struct {
 	Listed         []build.Endpoint
 	MemberServices map[int32]corev1.Service
 	Ring           ring.Record
-	// Warmed is what was copied from the source of spec.warmFrom, WarmAttempts how many attempts have failed in a row.
+	// Warmed is the record of the copy from the source of spec.warmFrom, WarmAttempts how many attempts have
+	// failed in a row.
 	Warmed       action.WarmRecord
 	WarmAttempts int32
 	// Monitoring is the state of the ServiceMonitor.
@@ -84,8 +85,7 @@ type Input struct {
 	MembersWritten bool
 	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't wait.
 	RollOutWaits string
-	// SizeChanged is what admission made of the number of members or routers; empty if it
-	// changed none.
+	// SizeChanged says how admission has changed the number of members or routers; empty if it has not.
 	SizeChanged string
 	// Certificates are those that pods serve with, as far as is known. CertificatesSilent: pods
 	// were asked, and none has answered.
@@ -105,8 +105,8 @@ type Input struct {
 // zero for never.
 func (in *Input) Again() time.Duration { return in.again }
 
-// Compute returns the status. It starts from the present one: conditions keep their
-// transition times, and receipts stay.
+// Compute returns the status. Compute starts from the present status: conditions keep their transition times,
+// and receipts stay.
 func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s := *in.Cluster.Status.DeepCopy()
 	s.ObservedGeneration = in.Cluster.Generation
@@ -188,7 +188,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 	return out
 }
 
-// RowOf is what package claims shows of a drain.
+// RowOf returns package claims' row of a drain.
 func RowOf(s *cachev1alpha1.DrainStatus) claims.Row {
 	return claims.Row{
 		Claim: s.Claim, Ordinal: s.Ordinal, Phase: s.Phase, Reason: s.Reason, Message: s.Message,
@@ -294,8 +294,8 @@ func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	return out
 }
 
-// countNotMoved counts what a member without a volume leaves with, by its last mover: by its receipt, or by what it said
-// last.
+// countNotMoved counts the items that a member without a volume leaves with: by its last mover's receipt, or
+// by the last progress of that mover.
 func countNotMoved(in *Input, d *claims.DrainState, out *cachev1alpha1.DrainReceipt) {
 	var r contract.Receipt
 	if d.Mover != nil {

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// growing is the condition Progressing while volumes are smaller than the spec wants. It is false if
-// they can't grow without a person.
+// growing is the condition Progressing while volumes are smaller than the spec wants; false if they can't
+// grow without a person.
 func growing(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionProgressing
 	n := len(in.Plan.SmallClaims)
@@ -27,8 +27,8 @@ func growing(in *Input) metav1.Condition {
 		n, in.Plan.SmallClaims[n-1].Name, membersStay(in))
 }
 
-// volumesThatGrowLater is empty, or says which volumes grow when a member runs with the new memory: a part of what
-// a roll-out says.
+// volumesThatGrowLater says which volumes grow when a member runs with the new memory, as a part of what a
+// roll-out says; empty if there are none.
 func volumesThatGrowLater(in *Input) string {
 	if !in.Plan.GrowthWaits || in.Plan.KeepsTemplate {
 		return ""
@@ -46,7 +46,7 @@ func cannotGrow(in *Input) string {
 	return fmt.Sprintf("%d volumes are smaller than storage.size, and can't grow: %s%s", len(in.Plan.SmallClaims), in.GrowthRefused, membersStay(in))
 }
 
-// membersStay is empty, or says that the members' pods change after the volumes.
+// membersStay says that the members' pods change after the volumes; empty if they don't wait.
 func membersStay(in *Input) string {
 	if in.Plan.KeepsTemplate {
 		return "; the members stay as they are until then, because memory does not fit"

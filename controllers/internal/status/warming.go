@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// warm is how spec.warmFrom stands; nil if the spec has none.
+// warm is the state of spec.warmFrom; nil if the spec has none.
 func warm(in *Input) *cachev1alpha1.WarmStatus {
 	if in.Cluster.Spec.WarmFrom == nil || in.Plan.Warming.Phase == "" {
 		return nil
@@ -63,7 +63,7 @@ func copying(in *Input, s *cachev1alpha1.WarmStatus) {
 	}
 }
 
-// silent is the reason for which a drainer between two caches waits.
+// silent is the reason why a drainer between two caches waits.
 func silent(p *contract.Progress) string {
 	if p.SourceSilent {
 		return cachev1alpha1.ReasonSourceUnreachable

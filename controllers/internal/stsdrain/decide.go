@@ -1,6 +1,6 @@
-// Package stsdrain decides what to do about the claims of a StatefulSet that a StatefulSetDrain names. It
-// is pure: observed facts go in, actions come out. The StatefulSet belongs to others, so nothing happens
-// before a member is gone; package claims has the rules from then on.
+// Package stsdrain decides what to do about the claims of a StatefulSet that a StatefulSetDrain names. The
+// package is pure: observed facts go in, actions come out. The StatefulSet belongs to others, so nothing
+// happens before a member is gone; package claims has the rules from then on.
 //
 //	unprotected ─seen while wanted─▶ member ─no longer wanted─▶ leaving ─no pod─▶ departed ─deleted, bound again─▶ aside
 //	                                   ▲                           │                 │                              │
@@ -86,7 +86,7 @@ func (o *Observed) refused() Refusal {
 	return Refusal{}
 }
 
-// given is what package claims needs to know beside the claims.
+// given has the facts that package claims needs beside the claims.
 func (o *Observed) given(p *Plan) *claims.Given {
 	terms := o.terms()
 	return &claims.Given{
@@ -125,7 +125,7 @@ func (o *Observed) inOrder() *Observed {
 	}))
 }
 
-// with is what would be observed with these claims.
+// with is the observation with these claims.
 func (o *Observed) with(all []claims.Claim) *Observed {
 	then := *o
 	then.Claims = all

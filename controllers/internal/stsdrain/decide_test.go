@@ -166,8 +166,8 @@ func TestAWaitSaysWhatTheAPIServerDenies(t *testing.T) {
 	}
 }
 
-// A member's volumes are drained together, or none is. If only some of its claims were protected when it left, the others are
-// protected first, and none is marked before.
+// A member's volumes are drained together or not at all. If only some of its claims were protected when it
+// left, the others are protected first, and none is marked before.
 func TestAMemberOfWhichSomeClaimsWereProtectedIsDrainedWhole(t *testing.T) {
 	t.Parallel()
 	partly := func(changes ...func(*stsdrain.Observed)) *stsdrain.Observed {

@@ -5,9 +5,10 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// end releases all claims, after the StatefulSetDrain or its namespace was deleted. A refused one has no
-// claims. Drained volumes go; the others stay, those that were set aside under their names. One whose claim was deleted to
-// set it aside is set aside first; waits is as in claims.Facts.End.
+// end releases all claims, after the StatefulSetDrain or its namespace was deleted. A refused
+// StatefulSetDrain has no claims. Drained volumes go; the others stay, those that were set aside under their
+// aside names. A volume whose claim was deleted to set it aside is set aside first; waits is as in
+// claims.Facts.End.
 func (o *Observed) end(refused Refusal) (waits string, w claims.Work) {
 	then := o.having(o.Claims)
 	if refused != (Refusal{}) {

@@ -20,8 +20,8 @@ func (o *Observed) unit(uid types.UID) (*Observed, *claims.Claim) {
 }
 
 // MayDrain is asked before a drain begins: its member has left, nothing uses its volumes, the survivors are
-// ready, and they are those that the Job is made for. It needs Drain, Set, Ready, Jobs, the unit's claims, its
-// member's pod and the drainers' pods that mount them.
+// ready, and they are those that the Job is made for. MayDrain needs Drain, Set, Ready, Jobs, the unit's
+// claims, its member's pod and the drainers' pods that mount them.
 func MayDrain(live *Observed, a action.CreateDrain) error {
 	o, c := live.unit(a.Claim.UID)
 	if err := claims.MayDrain(&o.Facts, c, a.Claim, o.Drain.Parallelism); err != nil {
@@ -49,9 +49,9 @@ func MayDrain(live *Observed, a action.CreateDrain) error {
 	return nil
 }
 
-// MaySetAside is asked before a claim is deleted so that its volume is set aside, which is the point of no
-// return: its member is not wanted, and has no pod. When one claim of the unit is deleted, the others follow
-// it. It needs Set, Jobs, the unit's claims with Where, and the member's pod.
+// MaySetAside is asked before a claim is deleted so that its volume is set aside, after which there is no way
+// back: its member is not wanted, and has no pod. When one claim of the unit is deleted, the others follow.
+// MaySetAside needs Set, Jobs, the unit's claims with Where, and the member's pod.
 func MaySetAside(live *Observed, claim types.UID) error {
 	o, c := live.unit(claim)
 	switch {
@@ -69,8 +69,9 @@ func MaySetAside(live *Observed, claim types.UID) error {
 	return claims.MaySetAside(&o.Facts, c)
 }
 
-// MayProtect is asked before a claim is protected: its member is wanted, or it was protected before, or another claim of
-// its member was, or a person asks for its drain, or it has a departed member's volume. It needs Set and Claims.
+// MayProtect is asked before a claim is protected: its member is wanted, or it was protected before, or
+// another claim of its member was, or a person asks for its drain, or it has a departed member's volume.
+// MayProtect needs Set and Claims.
 func MayProtect(live *Observed, c *claims.Claim) error {
 	switch {
 	case c.Unnoted && !live.wanted().Has(c.Ordinal):
@@ -87,8 +88,8 @@ func MayProtect(live *Observed, c *claims.Claim) error {
 	return fmt.Errorf("member %d is not wanted", c.Ordinal)
 }
 
-// MayMark is asked before a claim gets the leaving mark: its member is not wanted, or does not use it, and others can take
-// its data, or the claim is being deleted. It needs Set.
+// MayMark is asked before a claim gets the leaving mark: its member is not wanted, or does not use it, and
+// others can take its data, or the claim is being deleted. MayMark needs Set.
 func MayMark(live *Observed, c *claims.Claim) error {
 	switch wanted := live.wanted(); {
 	case c.Deleting:
@@ -102,7 +103,7 @@ func MayMark(live *Observed, c *claims.Claim) error {
 }
 
 // MayUnmark is asked before the leaving mark is taken off: the member is wanted again, and no drain uses its
-// volumes. It needs Set, Jobs, ClaimsWithDrainerPod and the unit's claims.
+// volumes. MayUnmark needs Set, Jobs, ClaimsWithDrainerPod and the unit's claims.
 func MayUnmark(live *Observed, claim types.UID) error {
 	o, c := live.unit(claim)
 	switch {
@@ -114,7 +115,8 @@ func MayUnmark(live *Observed, claim types.UID) error {
 	return claims.MayUnmark(&o.Facts, c)
 }
 
-// MayHandOver is claims.MayHandOver about the unit: all its volumes are bound again. It needs all claims.
+// MayHandOver is claims.MayHandOver about the unit: all its volumes are bound again. MayHandOver needs all
+// claims.
 func MayHandOver(live *Observed, claim types.UID) error {
 	o, c := live.unit(claim)
 	if c == nil {
@@ -123,8 +125,8 @@ func MayHandOver(live *Observed, claim types.UID) error {
 	return claims.MayHandOver(&o.Facts, c, "")
 }
 
-// Uses tells whether a member that is wanted, or that runs, uses the claim again, or may have done so after its drain
-// (claims.MayRelease). It needs Set and the member's pod.
+// Uses tells whether a member that is wanted, or that runs, uses the claim again, or may have done so after
+// its drain (claims.MayRelease). Uses needs Set and the member's pod.
 func Uses(live *Observed, c *claims.Claim) bool {
 	again := c.Receipt != nil && live.changedSince(c, c.Receipt.SetVersion)
 	return !c.Aside && (live.wanted().Has(c.Ordinal) || live.MemberExists(c) || again)

@@ -30,7 +30,7 @@ type Departed struct {
 	Owner *cachev1alpha1.StatefulSetDrain
 	// Set is the StatefulSet: its name, selector, Service and volumeClaimTemplates count.
 	Set *appsv1.StatefulSet
-	// Leads is the member's first claim. Its UID is the unit's. UIDs are of all its claims.
+	// Leads is the member's first claim, whose UID is the unit's. UIDs are those of all the member's claims.
 	Leads action.ClaimRef
 	UIDs  []types.UID
 	// Claims has the claim of each of the member's volumes, by the volumeClaimTemplate's name.
@@ -241,8 +241,8 @@ func containers(pod map[string]any) (all []map[string]any) {
 	return all
 }
 
-// addEnvironment tells each container what it drains. A variable of the template's own has precedence,
-// and may refer to ours, which come first.
+// addEnvironment tells each container its work. A variable of the template's own has precedence, and may
+// refer to ours, which come first.
 func (d *Departed) addEnvironment(pod map[string]any) {
 	ours := []struct{ name, value string }{
 		{"STATEFULSET_NAME", d.Set.Name},
@@ -278,8 +278,8 @@ func drainer(pod map[string]any) map[string]any {
 	return first
 }
 
-// noProbeEnds refuses a drainer that its probe may end, unless a rule says what it has done: the pod's status doesn't tell
-// such an end, with exit code 0, from success.
+// noProbeEnds refuses a drainer with a probe that may end it, unless a rule says what the drainer has done:
+// the pod's status doesn't tell such an end, with exit code 0, from success.
 func (d *Departed) noProbeEnds(pod map[string]any) error {
 	for _, probe := range []string{"livenessProbe", "startupProbe"} {
 		if d.Owner.Spec.Receipt == "" && drainer(pod)[probe] != nil {

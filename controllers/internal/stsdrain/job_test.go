@@ -275,7 +275,7 @@ func TestAProbeThatProvesNoSuccessIsTaken(t *testing.T) {
 	}
 }
 
-// The API server says what is wrong with these; they must not stop the operator.
+// The API server says what is wrong with these templates, which must not stop the operator.
 func TestATemplateOfAnyShapeMakesAJobOrAnError(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{containers: a}`, `{containers: [a, 1, null]}`, `{containers: [{name: 1, env: a}]}`, `{containers: [{env: [a, null, {name: 1}]}]}`,

@@ -79,8 +79,8 @@ func (m *members) decide() {
 	})
 }
 
-// goesWithSet tells whether the claim goes with its StatefulSet (whenDeleted: Delete). If another claim takes its volume
-// over, that one has it from now on.
+// goesWithSet tells whether the claim goes with its StatefulSet (whenDeleted: Delete). A claim whose volume
+// another claim takes over doesn't count.
 func (m *members) goesWithSet(c *claims.Claim) bool {
 	return m.terms().SetGone && c.Deleting && c.OwnedBySet && m.AsideOf(c) == nil
 }
@@ -151,8 +151,8 @@ func (m *members) step(c *claims.Claim, step action.Action) bool {
 	return true
 }
 
-// protect protects a claim of a wanted member. protect also gives back what a person has taken from a
-// claim that is to be drained.
+// protect protects a claim of a wanted member. protect also restores the label or the finalizer that a person
+// has removed from a claim that is to be drained.
 func (m *members) protect(c *claims.Claim) {
 	if c.Protected && c.Labelled && c.Finalizer || c.Deleting || c.Aside && !c.Protected || c.Aside && !m.toDrain(c) {
 		return
@@ -188,8 +188,9 @@ func (m *members) returns(now *Observed, c *claims.Claim) {
 // goes tells whether the claim goes by itself: it was deleted, and lacks our finalizer.
 func goes(c *claims.Claim) bool { return c.Deleting && !c.Finalizer }
 
-// backInHandOver decides about a claim that takes over a volume, and that a backup has brought back before the first claim
-// went. The first claim waits for it, so the hand-over goes on. Then the drain waits for a person.
+// backInHandOver decides about a claim that takes over a volume, and that a backup has brought back before
+// the first claim went. The first claim waits for this one, so the hand-over continues. Then the drain waits
+// for a person.
 func (m *members) backInHandOver(c *claims.Claim) {
 	if c.Unnoted {
 		m.step(c, action.NoteRestored{Claim: c.Ref(), Hold: true})
@@ -199,9 +200,9 @@ func (m *members) backInHandOver(c *claims.Claim) {
 	c.Protected = true
 }
 
-// left decides about a claim that has a departed member's volume, and that a StatefulSetDrain has left that is gone: it was
-// set aside, or a backup has brought it back with its mark and without our finalizer. A person's retry about one claim
-// of its unit takes all of them up.
+// left decides about a claim with a departed member's volume that an earlier StatefulSetDrain, which is gone,
+// has left: the claim was set aside, or a backup has brought it back with its mark and without our finalizer.
+// A person's retry about one claim of a unit is about all of them.
 func (m *members) left(now *Observed, c *claims.Claim) {
 	takenUp := m.NothingDeparts == "" && !c.Unnoted && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return p.Protected || p.Request == claims.Retry })
 	switch {
@@ -217,8 +218,8 @@ func (m *members) left(now *Observed, c *claims.Claim) {
 	}
 }
 
-// leftOver decides about a claim that was never seen while its member was wanted, or that a StatefulSetDrain has left that
-// is gone.
+// leftOver decides about a claim that was never seen while its member was wanted, or that an earlier
+// StatefulSetDrain has left.
 func (m *members) leftOver(c *claims.Claim) {
 	switch {
 	case c.Request == claims.Retry && m.NothingDeparts == "" && c.Deleting:

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClaimName is what the name of a claim says: the volumeClaimTemplate and the ordinal. Aside: the claim
-// takes over a volume of that member.
+// ClaimName has the parts of a claim's name: the volumeClaimTemplate and the ordinal. Aside: the claim takes
+// over a volume of that member.
 type ClaimName struct {
 	Template string
 	Ordinal  int32
@@ -37,8 +37,8 @@ func ClaimNameOf(set, template string, ordinal int32) string {
 // infix stands between a claim's name and the hash of its UID.
 const infix = "-aside-"
 
-// AsideName is the name of the claim that takes over the volume of a claim. It depends on the claim's UID,
-// so a later claim of the same name has another aside name.
+// AsideName is the name of the claim that takes over the volume of a claim. The name depends on the claim's
+// UID, so a later claim of the same name has another aside name.
 func AsideName(claim string, uid types.UID) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// Drain is what a StatefulSetDrain wants.
+// Drain has the wishes of a StatefulSetDrain.
 type Drain struct {
 	Name    string
 	UID     types.UID
@@ -24,7 +24,7 @@ type Drain struct {
 	TemplateRefused string
 }
 
-// StatefulSet is the one that is named. If it doesn't exist, the rest is empty.
+// StatefulSet is the one that the StatefulSetDrain names. If it doesn't exist, all other fields are empty.
 type StatefulSet struct {
 	Name             string
 	Exists, Deleting bool
@@ -84,8 +84,8 @@ type Plan struct {
 	Wanted action.Range
 	// Unprotected are the names of wanted members' claims that have no finalizer yet.
 	Unprotected []string
-	// LeftOver are claims of members that were not wanted when they were first seen, and those that a StatefulSetDrain that is
-	// gone has set aside.
+	// LeftOver are claims of members that were not wanted when they were first seen, and those that an
+	// earlier StatefulSetDrain has set aside.
 	LeftOver []action.ClaimRef
 	// Returned are members that are wanted again and have their data.
 	Returned []Returned

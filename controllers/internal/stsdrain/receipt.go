@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// variable is what an expression calls the message.
+	// variable is the message's name in an expression.
 	variable = "receipt"
 	// mostCost bounds one evaluation, in CEL's units: about a tenth of a second. Kubernetes bounds the
 	// rules of a CRD in the same way.
 	mostCost = 100_000
-	// mostQuoted bounds what is quoted of a message, in bytes.
+	// mostQuoted bounds the quoted part of a message, in bytes.
 	mostQuoted = 200
 )
 
@@ -92,7 +92,8 @@ func (r *Rule) Check(message string) error {
 	return nil
 }
 
-// readable replaces what is not UTF-8, in JSON the bytes of a text: they would take six times the room in a record.
+// readable replaces the bytes that are not UTF-8, in JSON the bytes of a text: they would take six times the
+// room in a record.
 func readable(message string) string { return strings.ToValidUTF8(message, "?") }
 
 // parse parses a message as JSON. Whole numbers become CEL's int, or uint above its range.
@@ -174,7 +175,7 @@ func Quote(message string) string {
 	return oneLine(strings.ToValidUTF8(message[:mostQuoted], "")) + "…"
 }
 
-// oneLine replaces what can't be shown in one line.
+// oneLine replaces characters that can't be shown in one line.
 func oneLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(c rune) rune {
 		if unicode.IsSpace(c) || !unicode.IsPrint(c) {
@@ -184,12 +185,12 @@ func oneLine(s string) string {
 	}, s))
 }
 
-// Record is what is written on a claim about its drain: the drainer's message, and the rule that it
-// was true of. A later change of spec.receipt doesn't affect it.
+// Record is what is written on a claim about its drain: the drainer's message, and the rule that it was true
+// of. A later change of spec.receipt doesn't affect the record.
 type Record struct {
 	// Claims are the UIDs of the claims that were drained, separated by commas.
 	Claims string `json:"claims"`
-	// Rule is spec.receipt as it was when the drain succeeded; it may be empty.
+	// Rule is spec.receipt at the time when the drain succeeded; it may be empty.
 	Rule    string `json:"rule,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Set is the Job's claims.Job.SetVersion.
@@ -201,7 +202,7 @@ func NewRecord(claims string, rule *Rule, message string) *Record {
 	if rule != nil {
 		return &Record{Claims: claims, Rule: rule.text, Message: readable(message)}
 	}
-	// It is only for people.
+	// The message is only for people.
 	message = strings.Map(func(c rune) rune {
 		if unreadable(c) {
 			return ' '
@@ -247,7 +248,7 @@ func ParseRecord(annotation string) (*Record, error) {
 	return r, nil
 }
 
-// AddsUp returns why the record proves no drain of the claim with this UID. It evaluates the rule.
+// AddsUp returns why the record proves no drain of the claim with this UID. AddsUp evaluates the rule.
 func (r *Record) AddsUp(uid string) error {
 	if !slices.Contains(strings.Split(r.Claims, ","), uid) {
 		return fmt.Errorf("the receipt is for claims %q, not for this one, %s", Quote(r.Claims), uid)

@@ -90,7 +90,7 @@ func TestAPersonReadsWhatIsWrongWithARule(t *testing.T) {
 	}
 }
 
-// A later rule doesn't undo what was proved, and a copied record proves nothing.
+// A later rule doesn't undo a proof, and a copied record proves nothing.
 func TestARecordProvesTheDrainOfOneClaim(t *testing.T) {
 	holds := &Record{Claims: "first,uid", Rule: counts, Message: `{"found":3,"moved":2,"skipped":1}`}
 	for what, test := range map[string]struct {

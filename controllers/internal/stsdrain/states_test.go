@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
-// words has all that a status is made of.
+// words returns all parts of a status.
 func words(p *stsdrain.Plan) (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if p.Refused.Reason != "" {
@@ -99,7 +99,7 @@ func complete(j *claims.Job) {
 	j.State, j.Receipt = claims.JobComplete, &action.Receipt{Source: string(j.ClaimUID), Message: "3 moved"}
 }
 
-// Each state, what is done about it, and the words that a person reads.
+// The cases are each state, the steps for it, and the words that a person reads.
 func TestEachStateAndItsWords(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {

@@ -18,13 +18,13 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// StatusInput is what a status depends on.
+// StatusInput has the facts that a status depends on.
 type StatusInput struct {
 	Drain    *cachev1alpha1.StatefulSetDrain
 	Observed *Observed
 	Plan     *Plan
 	Rows     claims.Rows
-	// Progress is what drainers have counted, by the claim's UID.
+	// Progress has the drainers' counts, by the claim's UID.
 	Progress map[types.UID]Count
 	// Returned are the claims from which the leaving mark was taken: their members are wanted again, and have their data.
 	Returned []action.ClaimRef
@@ -35,7 +35,7 @@ type StatusInput struct {
 	Err     error
 }
 
-// Count is what a drainer has counted.
+// Count is a drainer's count.
 type Count struct{ Done, Total int64 }
 
 // ComputeStatus returns the status.
@@ -61,7 +61,7 @@ func ComputeStatus(in *StatusInput) cachev1alpha1.StatefulSetDrainStatus {
 	return s
 }
 
-// RowOf is what all rows of drains have in common.
+// RowOf returns the common part of all rows of drains.
 func RowOf(d *cachev1alpha1.MemberDrain) claims.Row {
 	row := claims.Row{
 		Ordinal: d.Ordinal, Phase: d.Phase, Reason: d.Reason, Message: d.Message, Since: d.Since, LeavingSince: d.LeavingSince, StartedAt: d.StartedAt,
@@ -132,7 +132,7 @@ func (in *StatusInput) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
 	}
 }
 
-// kept is what a drainer had counted by the present status.
+// kept is a drainer's count in the present status.
 func kept(rows []cachev1alpha1.MemberDrain, claim string) Count {
 	for i := range rows {
 		if RowOf(&rows[i]).Claim == claim {
@@ -142,7 +142,7 @@ func kept(rows []cachev1alpha1.MemberDrain, claim string) Count {
 	return Count{}
 }
 
-// mostClaims are the claims that a row names at most; the API server refuses a status with more.
+// mostClaims is how many claims a row names; the API server refuses a status with more.
 const mostClaims = 16
 
 // names of the claims of a unit, the leading one first.
@@ -215,7 +215,7 @@ func (in *StatusInput) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
 	}
 }
 
-// degraded is the worst that needs a person.
+// degraded is the worst problem that needs a person.
 func (in *StatusInput) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	if p.Refused.Reason != "" {
@@ -300,7 +300,7 @@ func more(n int) string {
 	return fmt.Sprintf(" (and %d more)", n-1)
 }
 
-// progressing is what changes.
+// progressing sets the condition Progressing.
 func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	switch {
@@ -326,7 +326,7 @@ func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trou
 	return trouble{}
 }
 
-// returns says of a member that is wanted again what it waits for; empty if none waits.
+// returns says what a member that is wanted again waits for; empty if none waits.
 func returns(p *Plan) string {
 	for _, r := range p.Returned {
 		if r.Waits != "" {

@@ -70,8 +70,8 @@ func (o *Observed) stalled() string {
 	return ""
 }
 
-// wake wakes the StatefulSet's controller, once an absence, for wanted members whose old claims are gone: it
-// does not watch claims. A pod that waits for a node may have lost its claims, too.
+// wake wakes the StatefulSet's controller, once for each absence, for wanted members whose old claims are
+// gone: the controller does not watch claims. A pod that waits for a node may have lost its claims, too.
 func (o *Observed) wake(p *Plan) {
 	asleep := false
 	for i := range p.Wanted.Count {

@@ -149,8 +149,8 @@ func full(controller metav1.OwnerReference) metav1.ObjectMeta {
 	return m
 }
 
-// TestLittleStaysOfWhatIsLarge in any of its fields: a client that may write an object that the
-// operator watches must not be able to fill its memory.
+// Little stays of a large object, in any of its fields: a client that may write an object that the operator
+// watches must not be able to fill its memory.
 func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	theirs := full(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "cache", UID: "1", Controller: ptr.To(true)})
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: strings.Repeat("r", 4096)}, Waiting: &corev1.ContainerStateWaiting{Message: "w"}}

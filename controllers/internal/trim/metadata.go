@@ -111,8 +111,8 @@ var (
 	}
 )
 
-// metadata keeps names, times, the annotations that are read, and the fields that tell the owner.
-// It drops managed fields.
+// metadata keeps names, times, the annotations that are read, and the fields that tell the owner. Managed
+// fields are dropped.
 func metadata(m *metav1.ObjectMeta, read map[string]int) {
 	*m = metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,

@@ -1,4 +1,4 @@
-// Package trim reduces objects to the parts that a reconcile reads, before they enter the cache. It
+// Package trim reduces objects to the parts that a reconcile reads, before they enter the cache. The package
 // is pure. Tests that read an object trim it first, as in production.
 package trim
 

@@ -60,8 +60,8 @@ func TestAPodOfAnySizeTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// TestFieldsThatAReconcileReadsOfAPodAreKept: its memory, why containers wait and how they
-// ended, init containers too, and what a selector asks for.
+// The kept fields of a pod are those that a reconcile reads: its memory, why containers wait and how they
+// ended, also init containers, and the fields that a selector asks for.
 func TestFieldsThatAReconcileReadsOfAPodAreKept(t *testing.T) {
 	receipt := strings.Repeat("r", contract.MaxReceiptBytes)
 	waiting := []corev1.ContainerStatus{{

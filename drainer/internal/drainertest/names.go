@@ -19,7 +19,7 @@ var names sync.Map
 
 var named atomic.Int64
 
-// AnswerNames lets this process's resolver know Names. It is called before anything looks a name up.
+// AnswerNames lets this process's resolver know Names. Call AnswerNames before any name is looked up.
 func AnswerNames() {
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		asks, answers := net.Pipe()
@@ -35,7 +35,7 @@ func AnswerNames() {
 // Name leads to an address that a test may change.
 type Name string
 
-// NewName returns one. AnswerNames was called.
+// NewName returns a Name that leads to the address. AnswerNames has to be called before.
 func NewName(t *testing.T, address string) Name {
 	n := Name(fmt.Sprintf("name-%d.example.", named.Add(1)))
 	n.To(address)
@@ -43,7 +43,7 @@ func NewName(t *testing.T, address string) Name {
 	return n
 }
 
-// To lets it lead to another address.
+// To lets the name lead to another address.
 func (n Name) To(address string) { names.Store(string(n), netip.MustParseAddr(address)) }
 
 // answerName answers a question, as DNS does by TCP.

@@ -20,11 +20,11 @@ import (
 // ReadManifest reads the manifest of the member in dir.
 func ReadManifest(dir string) (*volume.Manifest, error) { return volume.ReadManifest(dir) }
 
-// Object is what a client has stored.
+// Object is an item of a client.
 type Object struct {
 	Value []byte
 	Flags uint64
-	// TTL is in seconds as it was stored; 0 means never.
+	// TTL is the stored time to live, in seconds; 0 means never.
 	TTL int64
 }
 
@@ -98,8 +98,8 @@ func Check(t *testing.T, client string, servers []string, all map[string]Object)
 	CheckBy(t, memcache.Dialer{}, client, servers, all)
 }
 
-// fetchAll gives each key to the function with what the server has for it: nil if it has none. fetchAll
-// asks for many at once, since a question for each would take most of a test's time.
+// fetchAll gives each key to the function with the server's value: nil if it has none. fetchAll asks for many
+// at once, since a question for each would take most of a test's time.
 func fetchAll(t *testing.T, conn *memcache.Conn, keys []string, got func(key string, v *memcache.Value)) {
 	t.Helper()
 	for some := range slices.Chunk(keys, 100) {
@@ -209,7 +209,7 @@ func (s *Served) End(how string) {
 	}
 }
 
-// Held returns those of the objects that a server has, each as it was stored.
+// Held returns the objects on a server, each with its stored parts.
 func Held(t *testing.T, address string, all map[string]Object) map[string]Object {
 	t.Helper()
 	conn, err := (memcache.Dialer{}).Dial(t.Context(), address)

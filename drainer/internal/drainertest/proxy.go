@@ -31,7 +31,7 @@ func NewProxy(t *testing.T, server string, seed uint64, drops int) *Proxy {
 	return p
 }
 
-// ProxyAt starts one that drops nothing until its end.
+// ProxyAt starts a proxy that drops nothing until its end.
 func ProxyAt(t *testing.T, address, server string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -44,14 +44,14 @@ func ProxyAt(t *testing.T, address, server string) *Proxy {
 	return p
 }
 
-// End it, with all its connections.
+// End ends the proxy, with all its connections.
 func (p *Proxy) End() {
 	p.listener.Close()
 	p.closeAll()
 	p.all.Wait()
 }
 
-// Address to connect to.
+// Address is where to connect.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 func (p *Proxy) accept() {

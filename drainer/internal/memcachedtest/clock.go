@@ -10,7 +10,7 @@ import (
 )
 
 // ClockAhead returns an environment variable for a memcached whose node's clock is ahead by d, or behind if d
-// is negative. It has no effect on Go programs, which ask the kernel.
+// is negative. The variable has no effect on Go programs, which ask the kernel.
 func ClockAhead(tb testing.TB, d time.Duration) string {
 	tb.Helper()
 	dir := tb.TempDir()

@@ -54,8 +54,8 @@ func Large(tb testing.TB) string {
 	return path
 }
 
-// Newer returns a memcached that is newer than Debian's: since 1.6.40 the parser is another one. It is the
-// environment's MEMCACHED_NEW; without one the test is skipped. `make test-versions` has some.
+// Newer returns a memcached that is newer than Debian's: the environment's MEMCACHED_NEW. Since 1.6.40 the
+// parser is another one. Without the variable the test is skipped. `make test-versions` has some.
 func Newer(tb testing.TB) string {
 	tb.Helper()
 	path := os.Getenv("MEMCACHED_NEW")
@@ -123,9 +123,9 @@ type Server struct {
 // given are the ports that FreePort has returned.
 var given sync.Map
 
-// FreePort returns a TCP port on which no process listens, for the duration of the test. The kernel doesn't
-// use it for an outgoing connection meanwhile, because it is below that range. The tests of other packages,
-// which run at the same time, don't use it either: a socket with the port's name marks it as taken.
+// FreePort returns a TCP port on which no process listens, for the duration of the test. Meanwhile the kernel
+// doesn't use the port for an outgoing connection, because it is below that range. Nor do the tests of other
+// packages, which run at the same time: a socket with the port's name marks it as taken.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	const low, high = 12000, 32000
@@ -267,7 +267,7 @@ func (s *Server) run() {
 // Address returns HOST:PORT.
 func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
 
-// Version returns what it says its version is, such as "1.6.18".
+// Version returns the version that the server reports, such as "1.6.18".
 func (s *Server) Version() string {
 	s.tb.Helper()
 	c, err := s.reach(s.tb.Context())
@@ -322,7 +322,7 @@ func (s *Server) stopped() error {
 	return nil
 }
 
-// Kill ends the process as a crash would. It may be called more than once.
+// Kill ends the process as a crash would. A second call does no harm.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.done

@@ -287,8 +287,8 @@ func (p *Population) classicStep(most int) {
 	}
 }
 
-// expiry gives an item so many seconds, and returns when it expires, or a second earlier; 0 is never. expiry does so again
-// if the server's clock goes on by more meanwhile.
+// expiry gives an item so many seconds, and returns when it expires, or a second earlier; 0 is never. If the
+// server's clock goes on by more meanwhile, expiry gives the seconds again.
 func (p *Population) expiry(seconds int64, give func()) int64 {
 	p.tb.Helper()
 	if seconds == 0 {

@@ -114,7 +114,7 @@ func request(ctx context.Context, conn *memcache.Conn, l *move.List, asked chan<
 	var buf []byte
 	var waiting []move.Entry
 	send := func() error {
-		// They are sent first, so that the answers are read by the time they come.
+		// The entries are sent first, so that they are known by the time the answers come.
 		for _, e := range waiting {
 			select {
 			case asked <- e:

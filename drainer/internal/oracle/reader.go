@@ -1,4 +1,4 @@
-// Package oracle is for tests. It reads the items of a warm file by asking memcached itself, started on a
+// Package oracle is for tests: it reads the items of a warm file by asking memcached itself, started on a
 // private copy, and knows nothing of the file's layout. The direct reader has to find the same items. The
 // oracle accepts only a file that was saved.
 //

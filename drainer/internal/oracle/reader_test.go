@@ -173,7 +173,7 @@ func saved(t *testing.T, n int) string {
 	return dir
 }
 
-// It is found before anything is copied, and the error has the sizes.
+// The lack of room is found before anything is copied, and the error has the sizes.
 func TestTooLittleScratch(t *testing.T) {
 	t.Parallel()
 	dir, scratch := saved(t, 1000), t.TempDir()

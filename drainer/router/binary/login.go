@@ -8,7 +8,7 @@ import (
 
 const (
 	plainLogin = "PLAIN"
-	// maxMechanism bounds a mechanism's name, in bytes; it is memcached's bound.
+	// maxMechanism bounds a mechanism's name, in bytes, as memcached does.
 	maxMechanism = 32
 	// maxLogin bounds user and password, in bytes.
 	maxLogin = 2 << 10

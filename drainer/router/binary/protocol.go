@@ -84,7 +84,7 @@ func (s status) text() string {
 	return ""
 }
 
-// kind is what a request asks for, which determines the form of its packet.
+// kind is the kind of a request, which determines the form of its packet.
 type kind byte
 
 const (
@@ -105,7 +105,7 @@ const (
 	loginStep
 )
 
-// command is what an opcode stands for.
+// command is the meaning of an opcode.
 type command struct {
 	kind  kind
 	quiet bool

@@ -17,7 +17,7 @@ type request struct {
 }
 
 // refused returns why a packet is not carried out, and whether the connection then ends; statusOK if it is
-// carried out. It is called before the value is read.
+// carried out. refused is called before the value is read.
 func (r *request) refused(loggedIn bool) (why status, ends bool) {
 	public := r.kind == mechanisms || r.kind == login || r.kind == loginStep || r.kind == version
 	switch {
@@ -39,7 +39,7 @@ func (r *request) refused(loggedIn bool) (why status, ends bool) {
 	return statusOK, false
 }
 
-// statistics are the kinds of statistics that a router has, and what a client can do with them.
+// statistics are the kinds of statistics that a client may ask a router for.
 var statistics = []string{"", "settings", "items", "slabs", "reset"}
 
 func needsKey(k kind) bool { return k >= get && k <= count }

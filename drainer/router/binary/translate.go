@@ -25,8 +25,8 @@ var (
 
 // Config configures a translation.
 type Config struct {
-	// MaxItem bounds a value, in bytes, with its line end in text. It is the same bound as for clients of the
-	// text protocol.
+	// MaxItem bounds a value, in bytes, with its line end in text. Clients of the text protocol have the same
+	// bound.
 	MaxItem int
 	// Patience bounds how long an application may read none of its answers; 0 is no bound.
 	Patience time.Duration
@@ -45,7 +45,7 @@ type Text interface {
 }
 
 // Translate translates an application's requests to text, and the answers back, until both sides have ended.
-// It closes both connections. first is what the application has sent so far.
+// Translate closes both connections. first is what the application has sent so far.
 //
 // Each request becomes one text request with one answer, so the order needs no further state.
 func Translate(client net.Conn, first []byte, text Text, config Config) {
@@ -63,7 +63,7 @@ func Translate(client net.Conn, first []byte, text Text, config Config) {
 		}
 		b.end()
 		close(t.pending)
-		_ = text.CloseWrite() // it ends when all requests are answered
+		_ = text.CloseWrite() // the other side ends when it has answered all requests
 	})
 	b := between{in: text, out: &patient{client, config.Patience}, wait: config.Wait}
 	for b.take(nil); b.rest() == nil && t.answer(b.writer, b.reader); {
@@ -91,7 +91,7 @@ type translator struct {
 	loggedIn, opened, invited bool
 }
 
-// answer answers a request; it returns false if there is no other.
+// answer writes the answer to a request, and returns false if no other answer follows.
 func (t *translator) answer(client *bufio.Writer, text *bufio.Reader) bool {
 	if _, err := text.Peek(1); err != nil {
 		return false
@@ -210,7 +210,7 @@ func (t *translator) read(r *request) error {
 	if r.magic != Magic {
 		return errBroken
 	}
-	if r.keyLen > maxKey { // it will be refused
+	if r.keyLen > maxKey { // carry refuses the request
 		r.extrasAndKey = nil
 		_, err := t.client.Discard(r.extrasLen + r.keyLen)
 		return err
@@ -245,7 +245,7 @@ func (t *translator) say(p *pending) error {
 	return err
 }
 
-// expect adds a request that waits for its answer. It blocks while there are too many.
+// expect adds a request that waits for its answer. expect blocks while there are too many.
 func (t *translator) expect(p *pending) error {
 	select {
 	case t.pending <- p:

@@ -44,9 +44,10 @@ const (
 	BinaryFiles = 2
 )
 
-// mostUnsent is how many bytes of answers the kernel keeps for a client before it sends them. Without a bound the kernel
-// keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the router's container.
-// Bytes that were sent and not acknowledged come on top; a client's own window bounds these.
+// mostUnsent is how many bytes of answers the kernel keeps for a client before it sends them. Without a bound
+// the kernel keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the
+// router's container. Bytes that were sent and not acknowledged come on top; a client's own window bounds
+// these.
 const mostUnsent = 128 << 10
 
 // boundUnsent sets mostUnsent. If the system doesn't support that, there is no bound.
@@ -60,7 +61,7 @@ func boundUnsent(conn net.Conn) {
 	}
 }
 
-// Bounds of what a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB
+// These bound the bytes that a client may send until the end of its handshake: crypto/tls keeps up to 64 KiB
 // for a client that announces more, and up to 256 KiB for a client that is asked for its certificate. Real
 // clients send far less.
 const (
@@ -78,7 +79,8 @@ type Clients struct {
 	// MostBytes bounds the memory of the goroutines that carry connections. A connection that would exceed it
 	// is refused.
 	MostBytes int64
-	// MostFiles is how many open files connections may take; 0 any number. One that would take more is refused.
+	// MostFiles is how many open files connections may take; 0 any number. A connection that would take more
+	// is refused.
 	MostFiles atomic.Int64
 	// TLS of a connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
@@ -92,8 +94,8 @@ type Clients struct {
 	connected, accepted, bytes, files atomic.Int64
 }
 
-// Carry tells whether goroutines may carry a connection that takes n bytes, and so many more open files. They are
-// counted until Carried.
+// Carry tells whether goroutines may carry a connection that takes n bytes, and so many more open files. If
+// so, both are counted until Carried.
 func (c *Clients) Carry(n, files int64) bool {
 	if c.bytes.Add(n) > c.MostBytes || !c.open(files) {
 		c.bytes.Add(-n)
@@ -196,7 +198,7 @@ func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 	c.give(ctx, &carried{Conn: secured, of: c})
 }
 
-// greeting bounds what a client sends until its handshake is over.
+// greeting bounds the bytes that a client sends until its handshake is over.
 type greeting struct {
 	net.Conn
 	left int

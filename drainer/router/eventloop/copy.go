@@ -64,7 +64,7 @@ func fromLoop(w io.Writer, near *net.UnixConn) {
 	}
 }
 
-// fromLoopNow copies what is available now.
+// fromLoopNow copies the bytes that have arrived.
 func fromLoopNow(w io.Writer, near *net.UnixConn) error {
 	piece := pieces.Get().(*[largePiece]byte)
 	defer pieces.Put(piece)

@@ -51,7 +51,7 @@ func (e *epoll) close() {
 	_ = unix.Close(e.fd)
 }
 
-// Change sets what a socket is waited for.
+// Change sets the events that a socket is waited for.
 func (p *Poller) Change(fd int, read, write bool) {
 	e := unix.EpollEvent{Fd: int32(fd)}
 	if read {

@@ -1,7 +1,7 @@
 // Package eventloop has the parts of an event loop. A Poller waits for sockets with epoll, and runs the
 // functions that other goroutines post. Goroutines accept Clients and keep Members connected: resolving
-// names, TLS and logins take time. They give the loop a socket whose other end is a client that may be
-// served, or a memcached that answers and is new enough. A loop uses file descriptors, goroutines use
+// names, TLS and logins take time. The goroutines give the loop a socket whose other end is a client that may
+// be served, or a memcached that answers and is new enough. A loop uses file descriptors, goroutines use
 // net.Conns. Free Buffers are kept by size, so that requests cause no garbage collection.
 //
 // Poller and Buffers are for the loop's own goroutine only, except Poller.Post.

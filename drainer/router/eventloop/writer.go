@@ -16,9 +16,9 @@ const (
 	drainTimeout = 10 * time.Second
 )
 
-// Writer writes to a connection. A peer that reads nothing can't block it forever: once the loop has closed
-// its end of the pair, the peer has a bounded time to read the rest. A deadline for each write would not
-// work, because TLS is broken after a deadline that has passed.
+// Writer writes to a connection. A peer that reads nothing can't block Write forever: once the loop has
+// closed its end of the pair, the peer has a bounded time to read the rest. A deadline for each write would
+// not work, because TLS is broken after a deadline that has passed.
 type Writer struct {
 	net.Conn
 	near  *net.UnixConn
@@ -33,7 +33,7 @@ func NewWriter(conn net.Conn, near *net.UnixConn) *Writer {
 	return w
 }
 
-// Write writes to the connection. One more check may follow it, which does no harm.
+// Write writes to the connection. One more check may follow Write, which does no harm.
 func (w *Writer) Write(b []byte) (int, error) {
 	w.watch.Reset(look)
 	defer w.watch.Stop()

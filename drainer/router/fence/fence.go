@@ -3,9 +3,9 @@
 // it.
 //
 // A router may be cut off from the operator, which writes its tables, while the other routers go through a
-// ring change. They can't tell it, but it has to reach the members to serve a key. So each router stores the
-// number of the newest table that it has read at each member (contract.RingNumberKey), and looks there for
-// the numbers of the others. A router that has been left behind refuses requests.
+// ring change. The others can't tell the router, but the router has to reach the members to serve a key. So
+// each router stores the number of the newest table that it has read at each member (contract.RingNumberKey),
+// and looks there for the numbers of the others. A router that has been left behind refuses requests.
 //
 // Adjacent states of a ring change are compatible. So a router has done no harm yet when it first sees a
 // later number, and the others go two states ahead only
@@ -91,7 +91,7 @@ type Fence struct {
 	looked bool
 	// older is the latest number before its own that a member had in the first round.
 	older int64
-	// waits is what a table that was read waits for.
+	// waits tells what the read table waits for.
 	waits string
 	// woke is when the router went on after it had stood still for so long that the others may have gone on
 	// without it; zero once it has looked again.
@@ -241,7 +241,7 @@ func (f *Fence) waitsFor(t *Table) string {
 	return ""
 }
 
-// standing returns for how long this router has known that number, or a later one, and hence for how long the
+// standing returns for how long this router has known that number, or a later one, and so for how long the
 // members have had one.
 func (f *Fence) standing(number int64) time.Duration {
 	for _, s := range *f.seen.Load() {
@@ -318,8 +318,8 @@ func (f *Fence) watchAll() {
 }
 
 // Begin looks at each member that can be reached, before the first client is served. If a member has an older
-// number, and not all routers are known to have gone on from there, it waits until those that have not refuse
-// requests.
+// number, and not all routers are known to have gone on from there, Begin waits until those that have not
+// refuse requests.
 func (f *Fence) Begin(ctx context.Context) {
 	f.mu.Lock()
 	began, t := time.Now(), f.applied.Load()

@@ -321,8 +321,8 @@ func TestNoClientsNumberLeavesARouterBehind(t *testing.T) {
 	})
 }
 
-// The table that a router has says that it is at least so late. If its clock is days behind, it still sees what others
-// have that was written a day later at most, and doesn't overwrite it.
+// By its table, a router knows that the time is at least the table's. If its clock is days behind, the router
+// still sees tables of others that were written a day later at most, and doesn't overwrite them.
 func TestARouterWhoseClockIsBehindSeesThatItIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)

@@ -95,7 +95,8 @@ func (s state) next(rule string) (all []state) {
 	return all
 }
 
-// wrong tells what is wrong: after a write the source's value is there, and no router is about to take it back.
+// wrong tells of a wrong state: after a write the source's value is there, and no router is about to take it
+// back.
 func (s state) wrong() string {
 	pending := false
 	for _, at := range s.fetch {

@@ -1,10 +1,11 @@
-// Package onmiss lets routers ask another cache, the source, for what the members miss, and keep it. The source is only
-// read.
+// Package onmiss lets routers ask another cache, the source, for the keys that members miss, and keep the
+// items. The source is only read.
 //
-// What a client has stored or deleted at the members must not come back from the source, not even when the members
-// have evicted it. So before a write is sent to a member, its key is marked: an item of its own, at the member that
-// owns the key, says that the source's value is outdated. A mark's key is a hash of the client's key, so no client's
-// request ever finds it, in any state of the rings. A router asks the source for a key as follows:
+// An item that a client has stored or deleted at the members must not come back from the source, not even
+// when the members have evicted it. So before a write is sent to a member, its key is marked: an item of its
+// own, at the member that owns the key, says that the source's value is outdated. A mark's key is a hash of
+// the client's key, so no client's request ever finds it, in any state of the rings. A router asks the source
+// for a key as follows:
 //
 //	look for the mark, ask the source, add the item, look for the mark again; if it is there now, take the item back
 //
@@ -57,7 +58,7 @@ const markAll = contract.OutdatedAll
 
 // Config configures a Source. The zero value of a bound is its default.
 type Config struct {
-	// Find returns the source's ring. It is called again until it succeeds.
+	// Find returns the source's ring. Find is called again until it succeeds.
 	Find func(context.Context) (fence.Ring, error)
 	// Dialer connects to the source.
 	Dialer memcache.Dialer
@@ -144,7 +145,7 @@ func (s *Source) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// find looks for the source until it is found.
+// find calls Config.Find until it succeeds.
 func (s *Source) find(ctx context.Context) {
 	for wait, said := firstRest, ""; ctx.Err() == nil; wait = min(2*wait, lastRest) {
 		ring, err := s.config.Find(ctx)
@@ -172,8 +173,8 @@ func Reads(r *wire.Request) bool {
 	return false
 }
 
-// Needs tells what is done before a request is sent to its member: the key is copied from the source, because the
-// request depends on what is there, and it is marked, because the request may change it.
+// Needs tells what is done before a request is sent to its member: the key is copied from the source, because
+// the request depends on the item, and the key is marked, because the request may change the item.
 func Needs(r *wire.Request) (pull, mark bool) {
 	class, _ := ringchange.ClassOf(r)
 	switch class {
@@ -188,8 +189,8 @@ func Needs(r *wire.Request) (pull, mark bool) {
 	return r.Verb == wire.MetaGet && r.Has('N'), false
 }
 
-// Ask copies a key from the source to its member, and calls done, which must not block. Ask returns false if it does
-// not: the source fails, or too many wait for it.
+// Ask copies a key from the source to its member, and calls done, which must not block. Ask returns false if
+// it copies nothing: the source fails, or too many requests wait for it.
 func (s *Source) Ask(key []byte, done func()) bool {
 	if !s.answers(key) {
 		return false
@@ -229,8 +230,8 @@ func (s *Source) rests(address string) bool {
 	return failed && time.Now().Before(r.until)
 }
 
-// Prepare calls done, which must not block, when a key was copied and marked, as Needs says. With an error the key was not marked, and must not be
-// written.
+// Prepare calls done, which must not block, when a key was copied and marked, as Needs says. With an error
+// the key was not marked, and must not be written.
 func (s *Source) Prepare(key []byte, pull, mark bool, done func(error)) {
 	t := task{question{string(key), time.Now()}, pull && s.answers(key), mark, done}
 	to := s.tasks
@@ -253,8 +254,8 @@ func (s *Source) Flushed() {
 	}
 }
 
-// markFlushes marks all keys, so that the other routers learn of a flush. The flush removes marks, too, so they are
-// made again when it is over.
+// markFlushes marks all keys, so that the other routers learn of a flush. The flush removes marks, too, so
+// all keys are marked again when the flush is over.
 func (s *Source) markFlushes(ctx context.Context) {
 	const flushRest = 3 * time.Second // package router repeats a flush after two
 	w := s.newWorker()

@@ -29,7 +29,7 @@ type worker struct {
 // peer is a connection to a server of the source.
 type peer struct {
 	*memcache.Conn
-	// classic means that it has no meta commands.
+	// classic means that the server has no meta commands.
 	classic bool
 	// stop ends the watch of the context that closes the connection.
 	stop func() bool
@@ -192,8 +192,9 @@ func (w *worker) mark(ctx context.Context, key string) error {
 			}
 		}
 		if errors.Is(err, errNotStored) {
-			// A write must not depend on memory for a mark: a delete may be what makes room. So the source, whose value may be
-			// outdated from now on, is not asked any more, by any router that can be told.
+			// A write must not depend on memory for a mark: a delete may be the way to make room. So the
+			// source, whose value may be outdated from now on, is not asked any more, by any router that can
+			// be told.
 			w.config.Logf("member %s has no memory for the mark of a key that is written (%s): the other cache is not asked any more", address, contract.OneLine(err))
 			w.Flushed()
 			return nil
@@ -291,8 +292,8 @@ func (w *worker) pull(ctx context.Context, key string) error {
 	})
 }
 
-// add adds an item to a member, by a classic add if its key has such a form: a member without memory for an ms would
-// delete what is there.
+// add adds an item to a member, by a classic add if its key has such a form: a member without memory for an
+// ms would delete its own item.
 func (w *worker) add(ctx context.Context, owner string, it *item.Item) (added bool, err error) {
 	err = w.onMember(ctx, owner, func(c *memcache.Conn) error {
 		if err := c.Send(memcache.AppendAdd(nil, it)); err != nil {
@@ -305,7 +306,7 @@ func (w *worker) add(ctx context.Context, owner string, it *item.Item) (added bo
 	return added, err
 }
 
-// fetch returns what the source has for a key; nil if it has nothing.
+// fetch returns the source's item for a key; nil if there is none.
 func (w *worker) fetch(ctx context.Context, key string) (it *item.Item, err error) {
 	ring := w.ring.Load()
 	address := ring.Servers[ring.Owner.Owner([]byte(key))].Address()

@@ -7,8 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// Report has a router's metrics. It has no keys, because they may be secrets,
-// and their number is unbounded.
+// Report has a router's metrics, and no keys, because these may be secrets, and their number is unbounded.
 type Report struct {
 	Counts
 	// Clients is the number of connected clients.
@@ -24,7 +23,7 @@ type Report struct {
 	Source *Source
 }
 
-// Source counts the keys that another cache was asked for, by what it answered.
+// Source counts the keys that another cache was asked for, by its answer.
 type Source struct{ Hits, Misses, Failures uint64 }
 
 // Member is a member of the rings.

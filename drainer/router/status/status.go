@@ -1,4 +1,4 @@
-// Package status has what a router reports about itself: whether it is ready, the metrics, the keys that are
+// Package status has a router's reports about itself: whether it is ready, the metrics, the keys that are
 // asked for most, and memcached's statistics. Each event loop counts in bounded memory, and keeps a board
 // with its state. Answers combine all boards, which are a moment old. Counts, sketches and reports are not
 // safe for concurrent use: each loop has its own, and copies them.
@@ -58,8 +58,8 @@ func (all Boards) each(read func(*Loop)) {
 	}
 }
 
-// Ready returns why clients should not use the router; nil if they can. It is not ready if a loop has no
-// table, or has not tried all members, or has no connected member.
+// Ready returns why clients should not use the router; nil if they can. The router is not ready if a loop has
+// no table, or has not tried all members, or has no connected member.
 func (all Boards) Ready(members []routing.Server) error {
 	untried, connected := false, false
 	all.each(func(l *Loop) {

@@ -1,5 +1,5 @@
-// memcached-elasticache behind a pipe, as test/e2e/testdata/library.py has it. It asks the
-// address that is the argument every second; its default is every minute.
+// memcached-elasticache behind a pipe, as test/e2e/testdata/library.py has it. The library asks the
+// address in the argument every second; its default is every minute.
 const Memcached = require('memcached-elasticache');
 
 const client = new Memcached(process.argv[2], {

@@ -1,6 +1,6 @@
-// Package undeploy tests that the operator can be removed from a cluster, in the middle of its work, and leaves
-// no finalizer, and that releases can be installed and upgraded from their files (versions_test.go, after the others).
-// It runs after the other end-to-end tests, since it removes the operator.
+// Package undeploy tests that the operator can be removed from a cluster, in the middle of its work, and
+// leaves no finalizer, and that releases can be installed and upgraded from their files (versions_test.go,
+// after the others). These tests run after the other end-to-end tests, since they remove the operator.
 package undeploy
 
 import (
@@ -132,8 +132,8 @@ func fail(t *testing.T) {
 	kubectl(t, "annotate", "-n", "undeploy", "pvc", claim(failed), "cache.example.com/drain-")
 }
 
-// The Helm chart renders an operator for one namespace. It has no right outside of the namespace. The
-// administrator installs the CRD.
+// The Helm chart renders an operator for one namespace. That operator has no right outside of the namespace.
+// The administrator installs the CRD.
 func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	manifest := run(t, "../../..", "bin/chart", "--set=namespaced=true", "--set=memcachedImage=example.com/memcached:debian", "charts/memcached-operator")
@@ -158,7 +158,7 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	kubectl(t, "delete", "namespace", namespace, longEnough)
 }
 
-// This does what helm install and helm uninstall do, with names that are used nowhere else.
+// This acts as helm install and helm uninstall, with names that are used nowhere else.
 func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	const release, namespace = "our-memcached-operator", "caching"

@@ -29,7 +29,7 @@ git checkout --quiet --detach "$3"
 shift 3
 exec make release VERSION="$@"`
 
-// release makes one of a commit, and returns the folder of its files.
+// release makes a release of a commit, and returns the folder of its files.
 func release(t *testing.T, commit, version, umask string) string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "clone")
@@ -80,8 +80,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// withoutOperator removes an operator that is deployed. The returned function does so at the end, with the test's
-// Memcached.
+// withoutOperator removes an operator that is deployed. The returned function removes one at the end, with
+// the test's Memcached.
 func withoutOperator(t *testing.T) (end func()) {
 	t.Helper()
 	undeployed := func() {

@@ -1,6 +1,6 @@
-// Package app is an application that uses a memcached cluster. It finds the server of a key by its client's
-// ring, and asks that server only. It stores by a client library, so that the drainer's protocol code does not
-// check itself.
+// Package app is an application that uses a memcached cluster. The application finds the server of a key by
+// its client's ring, and asks that server only. Items are stored by a client library, so that the drainer's
+// protocol code does not check itself.
 package app
 
 import (
@@ -24,7 +24,7 @@ import (
 // workers is how many fill or read at the same time.
 const workers = 8
 
-// patience bounds one request. It is long, since the machine may be busy.
+// patience bounds one request. patience is long, since the machine may be busy.
 const patience = 10 * time.Minute
 
 // App is an application with a list of servers.
@@ -99,7 +99,7 @@ func (a *App) Fill(ctx context.Context, objects []Object) error {
 	})
 }
 
-// Report is what the application found of its objects.
+// Report has the application's results for its objects.
 type Report struct {
 	Objects, Found, Missing, Wrong int64
 	Bytes                          int64

@@ -20,7 +20,7 @@ type Object struct {
 	Flags uint32
 	// TTL is counted from when the object is stored; 0 never expires.
 	TTL time.Duration
-	// Expires is when the object expires, in Unix seconds. It is set when the object is stored.
+	// Expires is when the object expires, in Unix seconds. Expires is set when the object is stored.
 	Expires int64
 }
 

@@ -15,8 +15,9 @@ import (
 	meta "example.com/memcached-operator/drainer/memcache"
 )
 
-// Steady is what an application saw that knows exactly what it has stored. Each of its workers has keys of its
-// own. So it reads what it has written last, unless the cache has lost that, or returns an older value.
+// Steady has the results of an application that knows its own values exactly. Each of its workers has keys of
+// its own. So a worker reads its last written value, unless the cache has lost that value, or returns an
+// older one.
 type Steady struct {
 	Requests int64
 	// Misses counts keys that should be there, Old values that are not the last one, Undone values that were
@@ -48,8 +49,9 @@ func StartSteady(dialer meta.Dialer, address string) (stop func() Steady) {
 	return startSteady(dialer.DialContext, address)
 }
 
-// StartRedialing starts one whose library also dials anew if the server has closed the connection between two
-// requests, and sends the request without an answer again. (gomemcache itself returns an error, mostly EOF.)
+// StartRedialing starts an application whose library also dials anew if the server has closed the connection
+// between two requests, and sends the request without an answer again. (gomemcache itself returns an error,
+// mostly EOF.)
 func StartRedialing(dialer meta.Dialer, address string) (stop func() Steady) {
 	r := &redialer{dial: dialer.DialContext}
 	end := startSteady(r.DialContext, address)

@@ -1,5 +1,5 @@
-// Package controlplane starts a real control plane for tests: etcd, the API server and the controller manager.
-// It has no kubelet: package player plays one.
+// Package controlplane starts a real control plane for tests: etcd, the API server and the controller
+// manager. The control plane has no kubelet: package player plays one.
 package controlplane
 
 import (

@@ -1,6 +1,6 @@
-// Package deployed connects to the cluster of KUBECONFIG, on which the operator is deployed, and to pods of it from
-// outside (forward.go). It finds processes on the nodes of the cluster of test/cluster, which are this machine:
-// those of containers, and kubelets (processes.go).
+// Package deployed connects to the cluster of KUBECONFIG, on which the operator is deployed, and to pods of
+// it from outside (forward.go). Package deployed also finds processes on the nodes of the cluster of
+// test/cluster, which are this machine: those of containers, and kubelets (processes.go).
 package deployed
 
 import (
@@ -108,7 +108,7 @@ func Until(ctx context.Context, what string, check func() error) error {
 	return harness.Until(ctx, interval, what, check)
 }
 
-// QuietLogs drops what the client's libraries log of their own accord: each error is returned, too.
+// QuietLogs drops the log of the client's libraries: each error is returned, too.
 func QuietLogs() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())

@@ -56,7 +56,7 @@ func Alive(pid int) bool {
 	return err == nil && !strings.Contains(string(status), "State:\tZ")
 }
 
-// Signal sends a signal to a process. It is no error if the process has ended.
+// Signal sends a signal to a process. A process that has ended is no error.
 func Signal(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); !errors.Is(err, syscall.ESRCH) {
 		return err

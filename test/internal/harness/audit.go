@@ -29,7 +29,7 @@ type AuditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// Read passes on what has come since the last call. The rest of a half line comes next time.
+// Read passes on the lines since the last call. The rest of a half line comes next time.
 func (l *AuditLog) Read(each func(*AuditEvent)) error {
 	f, err := os.Open(l.Path)
 	if err != nil {

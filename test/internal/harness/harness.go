@@ -1,6 +1,6 @@
 // Package harness has what the programs share that measure or show something: test/bench, router, scale,
-// latency, continuity and demo. It starts processes and measures them, runs clients in closed and open loops,
-// computes percentiles, and prints tables.
+// latency, continuity and demo. Package harness starts processes and measures them, runs clients in closed
+// and open loops, computes percentiles, and prints tables.
 package harness
 
 import (

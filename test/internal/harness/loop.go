@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Conn is a client's connection, with what reads its answers.
+// Conn is a client's connection, with the reader of its answers.
 type Conn struct {
 	net.Conn
 	Answers *bufio.Reader
@@ -32,7 +32,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Load is what clients have done.
+// Load has the clients' results.
 type Load struct {
 	Requests int
 	// Took is how long all of it took, and Times how long each answer, or pipeline of answers, took.
@@ -43,9 +43,9 @@ type Load struct {
 // Rate is the requests in a second.
 func (l *Load) Rate() float64 { return float64(l.Requests) / l.Took.Seconds() }
 
-// Closed runs a closed loop: clients that each wait for an answer before the next request, for so long, with a
-// connection each. client returns what the n-th does, again and again: it sends a request, or a pipeline
-// of some, reads the answers, and says how many these are. Each client does so once at least.
+// Closed runs a closed loop: clients that each wait for an answer before the next request, for so long, with
+// a connection each. client returns the repeated work of the n-th: it sends a request, or a pipeline of some,
+// reads the answers, and returns how many these are. Each client works once at least.
 func Closed(ctx context.Context, address string, clients int, lasts time.Duration, client func(n int) func(*Conn) (int, error)) (*Load, error) {
 	ctx, cancel := context.WithTimeout(ctx, lasts+Patience)
 	defer cancel()
@@ -98,8 +98,7 @@ func Open(ctx context.Context, first, interval time.Duration, request func(due t
 	}
 }
 
-// due is when the request is due that would have been at that time: a person who has waited for too long has
-// gone away.
+// due returns when a request at that time is due: a person who has waited for too long has gone away.
 func due(at, now time.Time) time.Time {
 	const tooLong = 5 * time.Second
 	if now.Sub(at) > tooLong {

@@ -50,7 +50,7 @@ func (p *Process) Ended() error {
 	}
 }
 
-// Ready waits until a try succeeds. If none does, it kills the process.
+// Ready waits until a try succeeds. If none does, Ready kills the process.
 func (p *Process) Ready(ctx context.Context, limit time.Duration, try func() error) error {
 	const interval = 2 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -77,7 +77,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// End sends a signal and waits. If the process runs on, it is killed.
+// End sends a signal and waits. If the process runs on, End kills it.
 func (p *Process) End(signal syscall.Signal, limit time.Duration) error {
 	if err := p.Cmd.Process.Signal(signal); err != nil {
 		return err

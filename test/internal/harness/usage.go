@@ -63,7 +63,7 @@ func cpuOf(stat string) (time.Duration, error) {
 	return time.Duration(u+s) * tick, err
 }
 
-// Memory is what a process has in memory, in bytes.
+// Memory has the sizes of a process's memory, in bytes.
 type Memory struct {
 	// Anonymous is resident and not a file's.
 	Anonymous int64

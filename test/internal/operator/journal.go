@@ -16,7 +16,7 @@ type Write struct {
 	Resource string
 	// Name is the object's; empty for a create.
 	Name string
-	// Body is what was sent.
+	// Body is the request's body.
 	Body string
 	// Status is the answer's; 0 if there was none.
 	Status int
@@ -26,12 +26,12 @@ func (w Write) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", w.Verb, w.Resource, w.Name))
 }
 
-// Fault is what happens to a write.
+// Fault is a fault of a write.
 type Fault int
 
 // The faults.
 const (
-	// NoFault: the write is sent as it is.
+	// NoFault: the write is sent unchanged.
 	NoFault Fault = iota
 	// DieBefore: the operator dies before the write is sent.
 	DieBefore
@@ -47,7 +47,7 @@ const (
 	Denied
 )
 
-// Journal has the operator's writes in order. It only counts events, which are sent in the background.
+// Journal has the operator's writes in order. Journal only counts events, which are sent in the background.
 type Journal struct {
 	mu     sync.Mutex
 	writes []Write

@@ -191,15 +191,15 @@ func (o *Operator) readable(ctx context.Context) error {
 		}
 		return true, nil
 	})
-	// It is no error if a fault has killed the operator by now.
+	// A fault may have killed the operator by now, which is no error.
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("the operator's caches did not come up: %w", err)
 	}
 	return nil
 }
 
-// Stop ends the operator as SIGTERM would, and waits for its end. It may be called again, or after a fault has
-// killed the operator.
+// Stop ends the operator as SIGTERM would, and waits for its end. Stop may be called again, or after a fault
+// has killed the operator.
 func (o *Operator) Stop() error {
 	o.cancel()
 	<-o.ended

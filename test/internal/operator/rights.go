@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// Right is what RBAC asks of a request.
+// Right is the right that RBAC asks for a request.
 type Right struct{ Group, Resource, Verb string }
 
 // used has the rights that the requests of all operators needed.
 var used sync.Map
 
-// Used tells whether any request of any operator in this process needed the right. A
-// watch takes the right to list, too, for an API server that doesn't begin a watch with
-// what there is.
+// Used tells whether any request of any operator in this process needed the right. A watch takes the right to
+// list, too, for an API server that doesn't begin a watch with the existing objects.
 func Used(r Right) bool {
 	_, ok := used.Load(r)
 	if !ok && r.Verb == "list" {

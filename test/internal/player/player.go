@@ -1,8 +1,8 @@
 // Package player does what a control plane without a kubelet lacks: it schedules pods to one node, makes
 // members run and drainers do what a script says, ends pods that are deleted, and provisions volumes.
 //
-// Like a kubelet it starts no pod before each of its claims is bound and not being deleted. It writes down what
-// no kubelet could allow (two users of one volume): see Violations.
+// Like a kubelet, the player starts no pod before each of its claims is bound and not being deleted. The
+// player notes events that no kubelet could allow (two users of one volume): see Violations.
 package player
 
 import (
@@ -199,7 +199,7 @@ func (p *Player) Fix(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.fixed = on })
 }
 
-// Violations returns what no kubelet could have allowed in the namespace.
+// Violations returns the events in the namespace that no kubelet could have allowed.
 func (p *Player) Violations(namespace string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,10 +27,10 @@ type Drainer struct {
 	Servers  []string
 }
 
-// Script says what a drainer that runs does next.
+// Script returns the next act of a drainer that runs.
 type Script func(d Drainer) Act
 
-// Act is what a drainer does.
+// Act is an act of a drainer.
 type Act struct {
 	// Wait lets the drainer run on. The script is asked again soon.
 	Wait bool

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// claim provisions a volume for a pending claim; the controller manager binds
-// the two. It makes the volume of a bound one as large as the claim asks.
+// claim provisions a volume for a pending claim; the controller manager binds the two. claim makes the volume
+// of a bound claim as large as the claim asks.
 func (p *Player) claim(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var claim corev1.PersistentVolumeClaim
 	if err := p.client.Get(ctx, req.NamespacedName, &claim); err != nil {
@@ -35,7 +35,7 @@ func (p *Player) claim(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 	return ctrl.Result{}, err
 }
 
-// selectedNode is what a scheduler writes on a claim whose volume is to be made now.
+// selectedNode is a scheduler's annotation on a claim whose volume is to be made now.
 const selectedNode = "volume.kubernetes.io/selected-node"
 
 // selectNode asks for the claim's volume, because a pod that uses it gets a node.
@@ -48,8 +48,7 @@ func (p *Player) selectNode(ctx context.Context, claim *corev1.PersistentVolumeC
 	return client.IgnoreNotFound(p.client.Patch(ctx, claim, client.MergeFrom(before)))
 }
 
-// grow does what an external resizer and a kubelet do: first the volume, then the
-// claim's status.
+// grow acts as an external resizer and a kubelet: first the volume, then the claim's status.
 func (p *Player) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim) (ctrl.Result, error) {
 	asked := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if claim.Status.Phase != corev1.ClaimBound || asked.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) <= 0 {

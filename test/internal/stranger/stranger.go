@@ -1,6 +1,6 @@
-// Package stranger plays people and other controllers in the namespace of a cluster: they
-// create, relabel and delete objects that look like the operator's, at random. None of it
-// may change what becomes of the cluster (invariant 12).
+// Package stranger plays people and other controllers in the namespace of a cluster: they create, relabel and
+// delete objects that look like the operator's, at random. Strangers may not change the cluster's outcome
+// (invariant 12).
 package stranger
 
 import (
@@ -33,7 +33,7 @@ type Stranger struct {
 	made      int
 }
 
-// act is one thing that a stranger does, by a random number. It returns what it did.
+// act is one thing that a stranger does, by a random number. act returns a description.
 type act func(ctx context.Context, random uint64) (string, error)
 
 // New makes a stranger to the cluster.
@@ -43,7 +43,7 @@ func New(c client.Client, namespace, cluster string) *Stranger {
 	return s
 }
 
-// Act does one of the things that strangers do. It is no error if the object is gone by then.
+// Act does one of the things that strangers do. A missing object is no error.
 func (s *Stranger) Act(ctx context.Context, random uint64) (string, error) {
 	draw := rand.New(rand.NewPCG(random, 0))
 	what, err := s.acts[draw.IntN(len(s.acts))](ctx, draw.Uint64())

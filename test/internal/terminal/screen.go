@@ -12,8 +12,8 @@ type cell struct {
 	code int
 }
 
-// screen is what a terminal of a size shows. A screen understands what kubectl mc, kubectl and a shell write: characters, line ends,
-// the cursor's home, clearing, and colours.
+// screen has the contents of a terminal of a size. A screen understands the output of kubectl mc, kubectl and
+// a shell: characters, line ends, the cursor's home, clearing, and colours.
 type screen struct {
 	columns, rows int
 	cells         [][]cell
@@ -30,8 +30,8 @@ func newScreen(columns, rows int) *screen {
 	return s
 }
 
-// write shows the bytes. cleared is called each time when a program has cleared all below what it has written: then its screen
-// is whole.
+// write shows the bytes. cleared is called each time when a program has cleared everything below its output:
+// then its screen is complete.
 func (s *screen) write(text []byte, cleared func()) {
 	text = append(s.rest, text...)
 	for len(text) > 0 {
@@ -127,7 +127,7 @@ func (s *screen) sequence(text []byte, cleared func()) int {
 // Frame is a screen at a time.
 type Frame [][]cell
 
-// frame is the screen as it is now.
+// frame is the present screen.
 func (s *screen) frame() Frame {
 	f := make(Frame, s.rows)
 	for i := range f {
@@ -136,7 +136,7 @@ func (s *screen) frame() Frame {
 	return f
 }
 
-// Text is what the frame says, without blanks at the ends of lines and lines at the end.
+// Text is the frame's text, without blanks at the ends of lines and lines at the end.
 func (f Frame) Text() string {
 	lines := make([]string, len(f))
 	for i, row := range f {

@@ -24,8 +24,8 @@ var colours = map[int]string{
 // most is how many screens a picture has.
 const most = 24
 
-// SVG draws the frames as an animated picture. Each is shown as long as it was there, the first and the last ones for some
-// seconds; what does not animate shows the one in the middle.
+// SVG draws the frames as an animated picture. Each frame is shown for its own time, the first and the last
+// ones for some seconds; a viewer without animation shows the one in the middle.
 func SVG(title string, frames []Timed) string {
 	frames = chosen(frames)
 	shown := make([]time.Duration, len(frames))

@@ -60,7 +60,7 @@ func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Terminal {
 	return t
 }
 
-// read shows what the program writes, until it has ended.
+// read shows the program's output until the program has ended.
 func (t *Terminal) read() {
 	text := make([]byte, 4096)
 	for {
@@ -88,7 +88,7 @@ func (t *Terminal) Type(text string) {
 // Interrupt types ^C.
 func (t *Terminal) Interrupt() { t.tb.Helper(); t.Type("\x03") }
 
-// Text is what the terminal shows now.
+// Text is the terminal's present text.
 func (t *Terminal) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,8 +102,8 @@ func (t *Terminal) Frames() []Timed {
 	return append([]Timed(nil), t.frames...)
 }
 
-// Until waits until the terminal shows what is wanted, and returns it. If the program ends before, or the test's time
-// is over, the test ends with the last screen.
+// Until waits until is accepts the terminal's text, and returns the text. If the program ends before, or the
+// test's time is over, the test ends with the last screen.
 func (t *Terminal) Until(what string, is func(text string) bool) string {
 	t.tb.Helper()
 	over := wait.Over()

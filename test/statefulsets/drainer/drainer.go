@@ -1,5 +1,5 @@
-// Package drainer is what the sample drainers share: what a StatefulSetDrain tells a drainer by its
-// environment, and what a drainer tells about its work.
+// Package drainer is for all sample drainers: a StatefulSetDrain's words to a drainer, in its environment,
+// and a drainer's words about its work.
 package drainer
 
 import (
@@ -21,7 +21,7 @@ type Member struct {
 	Ordinal, Start, Replicas        int
 }
 
-// FromEnvironment reads what the operator has set.
+// FromEnvironment reads the operator's variables.
 func FromEnvironment(get func(string) string) (Member, error) {
 	m := Member{StatefulSet: get("STATEFULSET_NAME"), Service: get("SERVICE_NAME"), Namespace: get("NAMESPACE")}
 	for name, to := range map[string]*int{"ORDINAL": &m.Ordinal, "ORDINAL_START": &m.Start, "REPLICAS": &m.Replicas} {

@@ -1,7 +1,7 @@
-// Command redisdrain drains the volume of a Redis server that has left a StatefulSet of independent
-// servers, among which the clients shard their keys. It starts a redis-server on the volume, which
-// moves each key to the server that clients ask for it now (MIGRATE). A key that is there already is
-// not overwritten. It may be killed at any time, and run again.
+// Command redisdrain drains the volume of a Redis server that has left a StatefulSet of independent servers,
+// among which the clients shard their keys. Command redisdrain starts a redis-server on the volume, which
+// moves each key to the server that clients ask for it now (MIGRATE). A key that is there already is not
+// overwritten. The command may be killed at any time, and run again.
 package main
 
 import (

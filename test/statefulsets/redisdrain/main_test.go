@@ -251,7 +251,7 @@ func TestADrainOfRedisThatIsKilledLosesNothing(t *testing.T) {
 	everyKeyIsAtItsOwner(t, keys, a, b)
 }
 
-// A drain fails while a server is away; what it has not moved is still there for the next attempt.
+// A drain fails while a server is away; the items that it has not moved are still there for the next attempt.
 func TestADrainOfRedisWaitsForAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	const keys = 100

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Owner is the server, of that many, that has the key: the clients' rule. It is the jump consistent
+// Owner is the server, of that many, that has the key: the clients' rule. The rule is the jump consistent
 // hash of Lamping and Veach: if the last server leaves, only the keys of that server get another one.
 func Owner(key string, servers int) int {
 	h := fnv.New64a()

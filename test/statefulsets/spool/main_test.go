@@ -104,7 +104,7 @@ func (r *run) ends() (count drainer.Count, code int) {
 	return count, r.ProcessState.ExitCode()
 }
 
-// eachFileIsThereOnce fails unless each of the files waits at one of the members, and as it was.
+// eachFileIsThereOnce fails unless each of the files waits, unchanged, at one of the members.
 func eachFileIsThereOnce(t *testing.T, n int, members ...*member) {
 	t.Helper()
 	var got, want []string
@@ -194,7 +194,8 @@ func TestAFileThatAMemberHasConsumedIsNotTakenAgain(t *testing.T) {
 	eachFileIsThereOnce(t, 0, m)
 }
 
-// A drain fails if a member can't take a file; what it has not moved is still there for the next attempt.
+// A drain fails if a member can't take a file; the files that it has not moved are still there for the next
+// attempt.
 func TestADrainOfASpoolKeepsWhatNoMemberTakes(t *testing.T) {
 	t.Parallel()
 	const n = 10

@@ -1,5 +1,5 @@
-// Package bundle makes an archive for support: objects, events, logs and statistics, without values, keys and secrets. The
-// archive has what is known: fields by a table, words by the documentation, names by the cluster.
+// Package bundle makes an archive for support: objects, events, logs and statistics, without values, keys and
+// secrets. The archive keeps fields by a table, words by the documentation, and names by the cluster.
 package bundle
 
 import (
@@ -31,17 +31,17 @@ import (
 	"example.com/memcached-operator/version"
 )
 
-// Contents are what an archive is made of.
+// Contents are the parts of an archive.
 type Contents struct {
 	// Owner is the Memcached or the StatefulSetDrain.
 	Owner client.Object
-	// Objects belong to it.
+	// Objects are those that belong to the owner.
 	Objects []client.Object
 	// Lines are events and logs, by time.
 	Lines []kube.Line
 	// Statistics are those of its members, by pod and argument.
 	Statistics map[string]map[string]string
-	// Missing says what could not be read.
+	// Missing names the parts that could not be read.
 	Missing []string
 }
 
@@ -68,7 +68,8 @@ func Collect(ctx context.Context, s *kube.Session, owner client.Object) *Content
 	return c
 }
 
-// belongs tells whether the object is one that the operator makes or watches for the owner. Others may have a like name.
+// belongs tells whether the object is one that the operator makes or watches for the owner. Other objects may
+// have a similar name.
 func belongs(o, owner client.Object) bool {
 	_, isMap := o.(*corev1.ConfigMap)
 	labels := o.GetLabels()
@@ -96,7 +97,7 @@ func belongsToSet(o client.Object, set string) bool {
 	return false
 }
 
-// known are the names and UIDs of the objects, and of what they name.
+// known returns the names and UIDs of the objects, and of the objects that they name.
 func (c *Contents) known() Known {
 	known := Known{c.Owner.GetNamespace(): true}
 	for _, o := range append([]client.Object{c.Owner}, c.Objects...) {
@@ -142,8 +143,8 @@ func (c *Contents) Write(w io.Writer, now time.Time) error {
 	return errors.Join(err, out.file("README.txt", about), out.Close())
 }
 
-// log are the lines that the operator's programs have written, and events. others: the drainer is a person's, and the operator's
-// lines about it may have its words.
+// log returns the lines that the operator's programs have written, and events. others means that the drainer
+// is a person's, and the operator's lines about it may have its words.
 func (k Known) log(lines []kube.Line, others bool) (text string, leftOut int) {
 	var log strings.Builder
 	for _, l := range lines {

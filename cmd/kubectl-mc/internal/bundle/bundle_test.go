@@ -101,7 +101,7 @@ func fieldsOf(f fields, path ...string) fields {
 	return f
 }
 
-// What Kubernetes, the operator or the administrator names, and no application.
+// chosen are the fields whose values Kubernetes, the operator or the administrator names, and no application.
 var chosen = strings.Fields(`
 	apiVersion kind name image imagePullPolicy type phase reason status result mode client addresses moves failedReads policy whenDeleted onUnrecoverable
 	onShortage clientAuth secretName storageClassName volumeName volumeMode claimName accessModes restartPolicy serviceAccountName priorityClassName
@@ -267,7 +267,7 @@ func TestAnArchiveHasNoValueNoKeyAndNoSecret(t *testing.T) {
 	}
 }
 
-// Other applications of the namespace may have a like name.
+// Other applications of the namespace may have a similar name.
 func TestAnArchiveOfAStatefulSetDrainHasItsObjectsAlone(t *testing.T) {
 	d := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Name: "drain-of-db"}}
 	d.Spec.StatefulSetName = "db"

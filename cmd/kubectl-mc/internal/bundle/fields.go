@@ -7,10 +7,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// rule says what stays of a decoded value, or, if that is a list, of each element.
+// rule returns the part of a decoded value that stays; of a list, it is asked for each element.
 type rule interface{ of(v any, known Known) any }
 
-// fields are an object's: those that are not named here are left out.
+// fields are an object's. Fields that are not named here are left out.
 type fields map[string]rule
 
 func (f fields) of(v any, known Known) any {
@@ -44,21 +44,22 @@ type leaf func(v any, known Known) any
 func (l leaf) of(v any, known Known) any { return l(v, known) }
 
 var (
-	// plain: a number, or a word that Kubernetes, the operator or the cluster's administrator has chosen.
+	// plain is for a number, or a word that Kubernetes, the operator or the cluster's administrator has
+	// chosen.
 	plain = leaf(func(v any, _ Known) any {
 		if _, is := v.(map[string]any); is {
 			return hidden
 		}
 		return v
 	})
-	// words: what is known of a text.
+	// words is for a text of which only known words stay.
 	words = leaf(func(v any, known Known) any {
 		if text, is := v.(string); is {
 			return known.Line(text)
 		}
 		return hidden
 	})
-	// covered: whether there is a value, and not the value.
+	// covered is for a value of which only its existence is told.
 	covered = leaf(func(any, Known) any { return hidden })
 )
 
@@ -135,7 +136,7 @@ var (
 	claim   = named("accessModes storageClassName volumeName volumeMode").and(fields{"resources": resources})
 )
 
-// kept says what stays of each kind, by its Go type.
+// kept has the rules of each kind, by its Go type.
 var kept = map[string]fields{
 	"Memcached": {
 		"metadata": metadata,
@@ -164,7 +165,7 @@ var kept = map[string]fields{
 			"conditions": conditions,
 		}),
 	},
-	// The drainer is a person's, and the operator's messages may quote what it says.
+	// The drainer is a person's, and the operator's messages may quote its words.
 	"StatefulSetDrain": {
 		"metadata": metadata,
 		"spec": named("statefulSetName policy parallelism backoffLimit activeDeadline").and(fields{
@@ -211,7 +212,7 @@ var kept = map[string]fields{
 		}),
 		"status": named("active ready succeeded failed terminating startTime completionTime").and(fields{"conditions": reasons}),
 	},
-	// status.servers is what it says.
+	// status.servers is what the drainer says.
 	"ConfigMap": {"metadata": metadata},
 	"Service": {
 		"metadata": metadata,

@@ -13,19 +13,20 @@ import (
 	"example.com/memcached-operator/docs"
 )
 
-// hidden stands for what is left out.
+// hidden stands for each part that is left out.
 const hidden = "…"
 
-// Known is what may be said: the names of the objects in the archive, and what the documentation says.
+// Known has the words that may stay: the names of the objects in the archive, and the documentation's words.
 type Known map[string]bool
 
 var (
 	letters = regexp.MustCompile(`(cache\.example\.com/)?[A-Za-z][A-Za-z'’-]*`)
-	// number has a unit, or none. One of four digits may be a PIN; what is counted is in fields of its own.
+	// number has a unit, or none. A number of four digits may be a PIN; what is counted is in fields of its
+	// own.
 	number = regexp.MustCompile(`^-?[0-9]{1,3}(\.[0-9]{1,3})?(%|[kKMGT]i?B?|B)?$`)
 	// quoted is a string in quotes, as Go prints it.
 	quoted = regexp.MustCompile(`"(?:\\.|[^"\\])*"?`)
-	// reason is how Kubernetes' conditions and events name what happened.
+	// reason is the form of the words by which Kubernetes' conditions and events name a cause.
 	reason = regexp.MustCompile(`^[A-Z][A-Za-z]{0,62}$`)
 )
 
@@ -45,7 +46,7 @@ var documented = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// Text leaves out each word that is not known, and what is quoted, unless it is a name.
+// Text leaves out each unknown word, and each quotation that is no name.
 func (k Known) Text(s string) string {
 	s = quoted.ReplaceAllStringFunc(s, func(q string) string {
 		if plain, err := strconv.Unquote(q); err == nil && k[plain] {
@@ -92,8 +93,8 @@ func (k Known) has(word string) bool {
 	return err == nil
 }
 
-// said are the fields of what the operator's programs write as JSON: logs, progress, receipts. A number or a word of
-// another field may be anything.
+// said are the fields of the JSON that the operator's programs write: logs, progress, receipts. A number or a
+// word of another field may be anything.
 var said = func() map[string]bool {
 	fields := map[string]bool{}
 	for _, name := range strings.Fields(`
@@ -107,8 +108,8 @@ var said = func() map[string]bool {
 	return fields
 }()
 
-// Line is Text for a text that may be JSON. Of JSON, the fields that the operator's programs write stay. Half of a JSON
-// text is left out, because its quotes can't be told apart.
+// Line is Text for a text that may be JSON. In JSON, the fields that the operator's programs write stay. Half
+// of a JSON text is left out, because its quotes can't be told apart.
 func (k Known) Line(s string) string {
 	trimmed := strings.TrimSpace(s)
 	if !strings.HasPrefix(trimmed, "{") && !strings.HasPrefix(trimmed, "[") {

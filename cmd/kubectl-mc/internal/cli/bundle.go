@@ -67,7 +67,7 @@ func (c *command) supportBundle(ctx context.Context, name, file string, since ti
 	return nil
 }
 
-// write writes the archive. The file gets its name when the archive is whole.
+// write writes the archive. The file gets its name when the archive is complete.
 func write(file string, contents *bundle.Contents) (err error) {
 	out, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part") // which its owner alone may read
 	if err != nil {

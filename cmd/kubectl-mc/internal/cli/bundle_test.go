@@ -15,7 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// A person who interrupts support-bundle has no archive, and not half of one.
+// A person who interrupts support-bundle gets no archive: half of one would look complete.
 func TestAnInterruptedSupportBundleWritesNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()

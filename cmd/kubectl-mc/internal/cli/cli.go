@@ -25,9 +25,9 @@ import (
 // Exit codes. A command that only failed ends with 1.
 const (
 	exitFailed = 1
-	// exitLoses: what was asked for would give items up.
+	// exitLoses: the change would give items up.
 	exitLoses = 3
-	// exitBlocked: something has to happen first.
+	// exitBlocked: something else has to happen first.
 	exitBlocked = 4
 	// exitRefused: the person did not say yes.
 	exitRefused = 5
@@ -41,7 +41,7 @@ type exit struct {
 
 func (e *exit) Error() string { return e.why }
 
-// command is what all commands share.
+// command has the parts that all commands share.
 type command struct {
 	flags *genericclioptions.ConfigFlags
 	io    genericiooptions.IOStreams

@@ -28,8 +28,8 @@ func (c *command) completeNames(cmd *cobra.Command, args []string, _ string) ([]
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeHolders completes the names of what holds members' items: claims that the operator knows, and pods of members
-// without volumes.
+// completeHolders completes the names of the holders of members' items: claims that the operator knows, and
+// pods of members without volumes.
 func (c *command) completeHolders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	s, err := c.open()
 	if err != nil || len(args) > 0 {

@@ -22,7 +22,7 @@ const (
 	mergesFor = 500 * time.Millisecond
 )
 
-// follower shows what is logged of an owner, from all of its logs.
+// follower shows the lines of an owner, from all of its logs.
 type follower struct {
 	*command
 	*kube.Session
@@ -32,7 +32,8 @@ type follower struct {
 	lines []kube.Line
 	// last is the time of the last line of a log.
 	last map[string]time.Time
-	// follows has the containers whose logs are followed, and the restarts that have ended: the log of these goes no further.
+	// follows has the containers whose logs are followed, and ended the restarts that have ended: their logs
+	// go no further.
 	follows map[string]bool
 	ended   map[string]bool
 	warned  map[string]bool
@@ -40,7 +41,7 @@ type follower struct {
 	began   time.Time
 }
 
-// follow shows what is logged after those lines, until a person interrupts it.
+// follow shows the lines that come after shown, until a person interrupts it.
 func (c *command) follow(ctx context.Context, s *kube.Session, owner client.Object, shown []kube.Line, began time.Time) error {
 	f := &follower{
 		command: c, Session: s, owner: owner, began: began,
@@ -90,7 +91,7 @@ func (f *follower) add(l kube.Line) {
 	}
 }
 
-// warn says each trouble once.
+// warn prints each trouble once.
 func (f *follower) warn(err error) {
 	if err == nil || apierrors.IsBadRequest(err) { // a container that has not started has no log yet
 		return

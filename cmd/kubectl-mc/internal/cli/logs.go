@@ -58,7 +58,7 @@ func logLine(l *kube.Line) string {
 	return fmt.Sprintf("%s %s %s", l.At.UTC().Format("2006-01-02T15:04:05.000Z"), l.From, l.Text)
 }
 
-// logs reads what belongs to the owner since then, by time. What can't be read is a warning.
+// logs reads the lines that belong to the owner since then, by time. Unreadable logs are warnings.
 func (c *command) logs(ctx context.Context, s *kube.Session, owner client.Object, since time.Time) (lines []kube.Line) {
 	warn := func(err error) {
 		if err != nil {

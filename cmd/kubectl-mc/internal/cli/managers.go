@@ -11,10 +11,11 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// oneShot are managers that write a field once, when a person says so.
+// oneShot are managers that write a field once, at a person's command.
 var oneShot = []string{"kubectl", "kubectl-create", "kubectl-edit", "kubectl-patch", "kubectl-replace", "kubectl-mc"}
 
-// otherManagers says which other managers have the fields that a merge patch changes, and may set these back.
+// otherManagers returns warnings that name the other managers of the fields that a merge patch changes: these
+// managers may set the fields back.
 func otherManagers(managed []metav1.ManagedFieldsEntry, patch []byte) (warnings []string, err error) {
 	var changes map[string]any
 	if err := json.Unmarshal(patch, &changes); err != nil {

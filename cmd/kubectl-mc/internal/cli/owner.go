@@ -72,7 +72,7 @@ func (c *command) owners(ctx context.Context, name string) (*owners, error) {
 	return o, nil
 }
 
-// elsewhere says where items may be that are not at the members where clients look for them.
+// elsewhere returns the places of items that are not at the members where clients look for them.
 func elsewhere(m *cachev1alpha1.Memcached) (places []string) {
 	if m.Status.Moving > 0 {
 		places = append(places, "at the member where clients looked before")
@@ -216,7 +216,8 @@ func newGet(c *command) *cobra.Command {
 	return cmd
 }
 
-// harmless is a value for a terminal: what applications store must not steer that of the person who looks at it.
+// harmless returns a value for a terminal: stored values must not steer the terminal of the person who looks
+// at them.
 func harmless(value []byte) []byte {
 	lines := strings.SplitAfter(string(value), "\n")
 	for i, line := range lines {
@@ -265,7 +266,7 @@ func newDelete(c *command) *cobra.Command {
 	return cmd
 }
 
-// changed says what a change of an item came to.
+// changed reports the result of a change of an item.
 func (c *command) changed(at owned) func(bool, error) error {
 	return func(there bool, err error) error {
 		if err == nil && !there {

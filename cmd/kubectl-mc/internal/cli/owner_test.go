@@ -6,7 +6,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// What is on a volume still comes to its owner: a key that a person has just deleted there comes back.
+// Items on a volume still come to their owner: a key that a person has just deleted there comes back.
 func TestAPersonIsWarnedOfItemsThatAreNotAtTheirOwners(t *testing.T) {
 	for _, test := range []struct{ moving, draining, want int32 }{{0, 0, 0}, {1, 0, 1}, {0, 1, 1}, {1, 1, 2}} {
 		m := &cachev1alpha1.Memcached{}

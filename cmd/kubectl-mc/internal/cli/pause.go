@@ -60,8 +60,8 @@ func (c *command) pause(ctx context.Context, s *kube.Session, m *cachev1alpha1.M
 	return nil
 }
 
-// pauseDrains holds the claims of all drains of a StatefulSetDrain, or ends their hold. A claim whose volume is set aside
-// meanwhile is replaced by one of another name, which the next status has.
+// pauseDrains holds the claims of all drains of a StatefulSetDrain, or ends their hold. If a volume is set
+// aside meanwhile, another claim with another name replaces its claim, and the next status has that name.
 func (c *command) pauseDrains(ctx context.Context, s *kube.Session, d *cachev1alpha1.StatefulSetDrain, pause bool) error {
 	changed := map[string]bool{}
 	for left := pauseLooks; ; left-- {
@@ -91,10 +91,11 @@ func (c *command) pauseDrains(ctx context.Context, s *kube.Session, d *cachev1al
 	return nil
 }
 
-// pauseLooks is how often the status is read again, a second apart, because a claim that it has is gone.
+// pauseLooks is how often the status is read again, a second apart, because a claim in the status is gone.
 const pauseLooks = 5
 
-// pauseClaims holds the claims that status has, or ends their hold. gone: a claim doesn't exist any more.
+// pauseClaims holds the claims in the status, or ends their hold. gone means that a claim doesn't exist any
+// more.
 func pauseClaims(ctx context.Context, s *kube.Session, d *cachev1alpha1.StatefulSetDrain, pause bool, changed map[string]bool) (gone bool, err error) {
 	for i := range d.Status.Drains {
 		for _, name := range d.Status.Drains[i].Claims {

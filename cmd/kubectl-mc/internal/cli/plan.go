@@ -87,7 +87,7 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// A merge patch has what changes and nothing else, so that other fields stay their managers'.
+	// A merge patch has only the changed fields, so that other fields stay their managers'.
 	patch := client.MergeFrom(before)
 	text, err := patch.Data(change)
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *planFlags) change(before *cachev1alpha1.Memcached) (*cachev1alpha1.Memc
 		}
 		size := after.Spec.Size
 		if after.Spec = *spec; spec.Size == nil {
-			after.Spec.Size = size // the operator leaves it as it is, too
+			after.Spec.Size = size // the operator doesn't change it, either
 		}
 		changes++
 	}
@@ -240,7 +240,7 @@ func (f *planFlags) readKeys() (keys [][]byte, err error) {
 	return keys, lines.Err()
 }
 
-// holds asks the members what they hold.
+// holds asks the members for their contents.
 func (f *planFlags) holds(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod) map[string]controllers.Holds {
 	numbers, unasked := ask(ctx, s, m, pods, true)
 	if unasked != "" {

@@ -39,7 +39,7 @@ func TestAManifestOfAnotherMemcachedIsRefused(t *testing.T) {
 	}
 }
 
-// A yes is about what the plan has shown.
+// A yes is about the shown plan.
 func TestAChangeIsNotMadeAfterAnother(t *testing.T) {
 	for name, test := range map[string]struct {
 		other func(*cachev1alpha1.Memcached)

@@ -124,13 +124,13 @@ func (f *statusFlags) objects(ctx context.Context, s *kube.Session, args []strin
 	return objects, nil
 }
 
-// passes tells whether an error passes when the API server answers again.
+// passes tells whether an error will pass when the API server answers again.
 func passes(err error) bool {
 	return errors.As(err, new(*kube.Silent)) || errors.As(err, new(net.Error)) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// trouble says below the last state why there is no newer one.
+// trouble prints, below the last state, why there is no newer one.
 func (f *statusFlags) trouble(err error) error {
 	if width, height, is := terminal(f.io.Out); is {
 		lines := screen.Fold(append(slices.Clone(f.shown), f.style().Warn("this is no longer new: "+err.Error())), width)
@@ -187,7 +187,7 @@ func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.O
 	return nil, nil, fmt.Errorf("%T has no screen", object)
 }
 
-// look reads what belongs to a Memcached, and asks its members.
+// look reads a Memcached's objects, and asks its members.
 func (f *statusFlags) look(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, now time.Time) (*screen.Cluster, error) {
 	all, err := s.OwnPods(ctx, m)
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *statusFlags) look(ctx context.Context, s *kube.Session, m *cachev1alpha
 	return screen.Of(m, seen, now), nil
 }
 
-// listen reads how far members and drainers are.
+// listen reads the progress of members and drainers.
 func (f *statusFlags) listen(ctx context.Context, s *kube.Session, pods []corev1.Pod, seen *screen.Seen) {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter
@@ -266,7 +266,8 @@ func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string)
 	return f.draw(lines)
 }
 
-// draw shows the lines on the terminal, from its upper left. The cursor stays below them, and nothing has to be restored.
+// draw shows the lines on the terminal, from its upper left. The cursor stays below the lines, so nothing has
+// to be restored.
 func (f *statusFlags) draw(lines []string) error {
 	for i := range lines {
 		lines[i] = screen.Plain(lines[i])

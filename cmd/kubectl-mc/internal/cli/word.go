@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/cmd/kubectl-mc/internal/screen"
 )
 
-// A person's word about a drain or a move is an annotation of what holds the member's items: its claim or, without
-// volumes, its pod (docs/runbook.md).
+// A person's word about a drain or a move is an annotation of the holder of the member's items: its claim or,
+// without volumes, its pod (docs/runbook.md).
 
 func newHold(c *command) *cobra.Command {
 	return c.wordCommand("hold", "Start no drain of the claim until kubectl mc retry", "  kubectl mc hold data-cache-2", hold)
@@ -105,7 +105,7 @@ func newRelease(c *command) *cobra.Command {
 	})
 }
 
-// word is what a person says of a member's items.
+// word is a person's word about a member's items.
 type word struct {
 	*command
 	*kube.Session
@@ -149,7 +149,7 @@ func (w *word) inPod() bool {
 	return is
 }
 
-// named is what the holder is, and its name.
+// named returns the holder's kind and name.
 func (w *word) named() string {
 	if m, is := w.holder.(*cachev1alpha1.Memcached); is {
 		return nameOf(m)
@@ -160,8 +160,8 @@ func (w *word) named() string {
 	return "claim " + w.holder.GetName()
 }
 
-// departs tells whether the holder's member was told to leave or has departed, or the claim is left over. What is said about the
-// drain of another claim would wait there until its member leaves one day.
+// departs tells whether the holder's member was told to leave or has departed, or the claim is left over. A
+// word about the drain of another claim would wait there until its member leaves one day.
 func (w *word) departs() bool {
 	name := w.holder.GetName()
 	_, leaves := w.holder.GetAnnotations()[cachev1alpha1.AnnotationLeaving]
@@ -177,7 +177,7 @@ func (w *word) departs() bool {
 	return leaves || w.holder.GetDeletionTimestamp() != nil || w.holder.GetAnnotations()[cachev1alpha1.AnnotationAsideOf] != ""
 }
 
-// mostListed is how many of each the status of a StatefulSetDrain has.
+// mostListed is how many claims each list in the status of a StatefulSetDrain has.
 const mostListed = 32
 
 // moves returns an error if there is nothing to move: the word would wait there for a later move.
@@ -195,7 +195,7 @@ func (w *word) moves(verb string) error {
 	return nil
 }
 
-// cost is what is given up, as far as is known.
+// cost returns what is given up, as far as that is known.
 func (w *word) cost() string {
 	if m, is := w.owner.(*cachev1alpha1.Memcached); is {
 		for i := range m.Status.Drains {

@@ -1,4 +1,4 @@
-// Package kube reads and writes what a person's kubeconfig reaches, with that person's rights.
+// Package kube reads and writes objects in the cluster of a person's kubeconfig, with that person's rights.
 package kube
 
 import (
@@ -114,8 +114,8 @@ func (s *Session) within(everywhere bool) []client.ListOption {
 	return []client.ListOption{client.InNamespace(s.Namespace)}
 }
 
-// Holder returns what holds a member's items, by its name, and the Memcached or the StatefulSetDrain that decides about
-// it, or nil: the member's claim or, without volumes, its pod.
+// Holder returns the object of this name that holds a member's items, the member's claim or, without volumes,
+// its pod. owner is the Memcached or the StatefulSetDrain that decides about the holder; nil for none.
 func (s *Session) Holder(ctx context.Context, name string) (holder, owner client.Object, err error) {
 	claim, missing := s.Claim(ctx, name)
 	if missing == nil {

@@ -52,7 +52,7 @@ func isManager(pod *corev1.Pod) bool {
 }
 
 const (
-	// mostLog bounds what is kept of a container's log, in bytes.
+	// mostLog bounds the kept part of a container's log, in bytes.
 	mostLog = 4 << 20
 	// longest is how much is shown of a line, in bytes.
 	longest = 64 << 10
@@ -97,7 +97,8 @@ func (s *Session) Logs(ctx context.Context, pod *corev1.Pod, since time.Time, tr
 	return lines
 }
 
-// log reads all that the node has since then, because it can give the oldest bytes, but not the newest.
+// log reads the container's whole log since then, because the node can give the oldest bytes, but not the
+// newest.
 func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) ([]Line, error) {
 	n := newest{most: mostLog}
 	err := s.read(ctx, pod, container, since, &corev1.PodLogOptions{}, n.add)
@@ -133,7 +134,7 @@ func (s *Session) Follow(ctx context.Context, pod *corev1.Pod, container string,
 	return s.read(ctx, pod, container, since, &corev1.PodLogOptions{Follow: true}, show)
 }
 
-// From is what lines of the log are from.
+// From returns the place that lines of the log are from.
 func From(pod *corev1.Pod, container string) string { return pod.Name + "/" + container }
 
 func (s *Session) read(ctx context.Context, pod *corev1.Pod, container string, since time.Time, options *corev1.PodLogOptions, each func(Line)) error {

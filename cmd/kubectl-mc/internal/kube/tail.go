@@ -23,8 +23,8 @@ const (
 	atOnce      = 8
 )
 
-// Ends reads the ends of the logs of members and drainers, by their pods' UIDs. A log that can't be read is missing; why is
-// an error about one of them.
+// Ends reads the ends of the logs of members and drainers, in the order of the pods. A log that can't be read
+// is missing; why is an error about one of them.
 func (s *Session) Ends(ctx context.Context, pods []corev1.Pod) (ends [][]string, why error) {
 	ends = make([][]string, len(pods))
 	errs := make([]error, len(pods))

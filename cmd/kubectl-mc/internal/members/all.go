@@ -12,8 +12,8 @@ import (
 // atOnce is how many members are asked at once.
 const atOnce = 8
 
-// Each asks each pod that runs for its numbers. Numbers and why, by the pods' names, have what they answered and why others
-// did not.
+// Each asks each pod that runs for its numbers. numbers has the answers, and why the errors, by the pods'
+// names.
 func (a *Members) Each(ctx context.Context, m *cachev1alpha1.Memcached, pods []corev1.Pod) (numbers map[string]*Numbers, why map[string]error) {
 	answers, failures := make([]*Numbers, len(pods)), make([]error, len(pods))
 	var group errgroup.Group

@@ -56,7 +56,7 @@ func Forwarded(config *rest.Config, clients kubernetes.Interface) Dialer {
 	}
 }
 
-// tunnel uses WebSockets, or SPDY if something on the way has none.
+// tunnel uses WebSockets, or SPDY if something on the way doesn't support these.
 func tunnel(config *rest.Config, url *url.URL) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {

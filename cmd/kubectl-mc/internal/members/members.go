@@ -33,9 +33,9 @@ type Members struct {
 	ForPlan bool
 }
 
-// Of reads what a connection to the members of a Memcached needs: with TLS or logins, its Secrets, by the
-// person's own rights. The port-forward leads to the pod, so its certificate, which is for the members' names, is
-// not compared with the address.
+// Of reads everything that a connection to the members of a Memcached needs: with TLS or logins, its Secrets,
+// by the person's own rights. The port-forward leads to the pod. So the pod's certificate, which is for the
+// members' names, is not compared with the address.
 func Of(ctx context.Context, reader client.Reader, dial Dialer, m *cachev1alpha1.Memcached) (*Members, error) {
 	a := &Members{dial: dial}
 	if t := m.Spec.TLS; t != nil {
@@ -224,7 +224,7 @@ type Item struct {
 	Expires int64 `json:"expires"`
 }
 
-// Get returns the member's item, nil if there is none. The item's place in the LRU stays as it is.
+// Get returns the member's item, nil if there is none. Get doesn't change the item's place in the LRU.
 func (a *Members) Get(ctx context.Context, m *cachev1alpha1.Memcached, pod *corev1.Pod, key string) (*Item, error) {
 	c, end, err := a.connect(ctx, m, pod)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package screen makes lines of what was read, without input and output.
+// Package screen makes lines from the state that was read, without input and output.
 package screen
 
 import (
@@ -18,14 +18,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Cluster is what kubectl mc status shows of a Memcached.
+// Cluster has the view of kubectl mc status on a Memcached.
 type Cluster struct {
 	Namespace string              `json:"namespace"`
 	Name      string              `json:"name"`
 	Phase     cachev1alpha1.Phase `json:"phase"`
 	Size      int32               `json:"size"`
 	Ready     int32               `json:"ready"`
-	// Ring is the client library and the size of the list, RingState whether it changes.
+	// Ring is the client library and the size of the list, RingState tells whether it changes.
 	Client    string   `json:"client,omitempty"`
 	Servers   []string `json:"servers,omitempty"`
 	RingState string   `json:"ringState"`
@@ -35,7 +35,7 @@ type Cluster struct {
 	Unasked string `json:"unasked,omitempty"`
 	// Unheard is why logs can't be read, so that work is known by status alone; empty if all can.
 	Unheard string `json:"unheard,omitempty"`
-	// Work has what is drained, moved, saved or loaded, Waits what needs or waits for something.
+	// Work has the drains, moves, saves and loads; Waits has everything that needs or waits for something.
 	Work   []Work                 `json:"work,omitempty"`
 	Waits  []Wait                 `json:"waits,omitempty"`
 	Advice []cachev1alpha1.Advice `json:"advice,omitempty"`
@@ -64,7 +64,7 @@ type Wait struct {
 	Command string `json:"command,omitempty"`
 }
 
-// Seen is what was read of a cluster beside its Memcached.
+// Seen has all that was read of a cluster, except for its Memcached.
 type Seen struct {
 	// Pods are the members'.
 	Pods []corev1.Pod
@@ -166,7 +166,7 @@ func waitOf(m *cachev1alpha1.Memcached, d *cachev1alpha1.DrainStatus) Wait {
 	return w
 }
 
-// conditionWaits are the conditions that are not as they should be.
+// conditionWaits returns a wait for each condition that is not as it should be.
 func conditionWaits(m *cachev1alpha1.Memcached) (waits []Wait) {
 	for _, c := range m.Status.Conditions {
 		is := c.Status == metav1.ConditionTrue
@@ -195,11 +195,12 @@ func conditionWaits(m *cachev1alpha1.Memcached) (waits []Wait) {
 	return waits
 }
 
-// Lines are the screen, of that many columns and, as far as members that are ready can be left out, rows. 0 is no bound.
+// Lines are the screen, of at most width columns and height rows; 0 is no bound. Only members that are ready
+// are left out to keep to height.
 func (c *Cluster) Lines(width, height int, style Style, now time.Time) []string {
 	lines := c.lines(width, len(c.Members), style, now)
 	if over := len(lines) - height; height > 0 && over > 0 {
-		lines = c.lines(width, max(0, len(c.Members)-over-1), style, now) // a line says how many are left out
+		lines = c.lines(width, max(0, len(c.Members)-over-1), style, now) // one line has the number of the others
 	}
 	return lines
 }
@@ -241,7 +242,7 @@ func (c *Cluster) lines(width, most int, style Style, now time.Time) []string {
 // leftOut are the columns of members that are left out if a terminal is too narrow, the first one first.
 var leftOut = []string{"ADDRESS", "NODE", "CONNS", "EVICTED", "HITS"}
 
-// memberLines shows that many members, or more: only the last of those that are ready are left out.
+// memberLines shows at least most members: only the last of the ready ones are left out.
 func (c *Cluster) memberLines(width, most int, style Style) []string {
 	rows := [][]string{{"MEMBER", "STATE", "ITEMS", "MEMORY", "", "HITS", "EVICTED", "CONNS", "AGE", "NODE", "ADDRESS"}}
 	states := []string{"ready"}
@@ -275,7 +276,7 @@ func (c *Cluster) memberLines(width, most int, style Style) []string {
 	return lines
 }
 
-// plain tells whether there is nothing to say of a member.
+// plain tells whether there is nothing to report about a member.
 func (m *Member) plain() bool { return m.State == "ready" && m.Cold == "" }
 
 func (m *Member) row() []string {

@@ -10,7 +10,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Drain is what kubectl mc status shows programs of a StatefulSetDrain: its name, because there may be several, and its status.
+// Drain is the output of kubectl mc status for programs on a StatefulSetDrain: its name, because there may be
+// several, and its status.
 type Drain struct {
 	Namespace   string `json:"namespace"`
 	Name        string `json:"name"`
@@ -19,7 +20,7 @@ type Drain struct {
 	cachev1alpha1.StatefulSetDrainStatus `json:",inline"`
 }
 
-// DrainOf makes it.
+// DrainOf makes the Drain of a StatefulSetDrain.
 func DrainOf(d *cachev1alpha1.StatefulSetDrain) Drain {
 	return Drain{d.Namespace, d.Name, d.Spec.StatefulSetName, d.Status}
 }

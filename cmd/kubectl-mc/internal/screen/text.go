@@ -27,7 +27,7 @@ func (s Style) paint(code, text string) string {
 
 func (s Style) bold(text string) string { return s.paint(boldCode, text) }
 
-// Warn colours what a person should not overlook.
+// Warn colours text that a person should not overlook.
 func (s Style) Warn(text string) string { return s.paint(yellow, text) }
 
 func (s Style) dim(text string) string { return s.paint(dimCode, text) }
@@ -96,7 +96,8 @@ func Bytes(n int64) string {
 // steers finds the codes of a Style, and all other characters that steer a terminal.
 var steers = regexp.MustCompile(`\x1b\[(0|` + strings.Join([]string{red, green, yellow, boldCode, dimCode}, "|") + `)m|[\x00-\x08\n-\x1f\x7f-\x{9f}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
 
-// Plain is a line in which only colours steer the terminal: messages and logs come from containers and admission.
+// Plain returns a line in which only colours steer the terminal: messages and logs come from containers and
+// admission.
 func Plain(line string) string {
 	return steers.ReplaceAllStringFunc(line, func(code string) string {
 		if strings.HasSuffix(code, "m") {
@@ -124,8 +125,8 @@ func Table(rows [][]string) []string {
 	return lines
 }
 
-// Fold breaks the lines at blanks, so that none has more than width columns. 0 breaks none. A line that is broken goes on at its
-// own indent.
+// Fold breaks the lines at blanks, so that none has more than width columns; 0 breaks none. The rest of a
+// line keeps its indent.
 func Fold(lines []string, width int) (folded []string) {
 	for _, line := range lines {
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]

@@ -21,18 +21,19 @@ type Work struct {
 	// Of is the claim that is drained or whose member's items move, or the member that saves or loads.
 	Of    string `json:"of"`
 	Phase string `json:"phase"`
-	// Pass is which pass of a move it is: each pass has a bar of its own. 0 where passes are not counted.
+	// Pass is the number of a move's pass: each pass has a bar of its own. 0 means that passes are not
+	// counted.
 	Pass  int   `json:"pass,omitempty"`
 	Done  int64 `json:"done"`
 	Total int64 `json:"total"`
-	// Unit is what Done and Total count: items, or MiB.
+	// Unit is the unit of Done and Total: items, or MiB.
 	Unit string `json:"unit"`
-	// Share is how much of it is done, from 0 to 1; negative if that is not known.
+	// Share is the share that is done, from 0 to 1; negative if it is not known.
 	Share float64 `json:"share"`
 	// Rate is in units per second; 0 if it is not known.
 	Rate     float64       `json:"rate,omitempty"`
 	TimeLeft time.Duration `json:"timeLeft,omitempty"`
-	// Note is what it waits for.
+	// Note says what the work waits for.
 	Note string `json:"note,omitempty"`
 }
 
@@ -44,7 +45,7 @@ type Heard struct {
 	Lines []string
 }
 
-// workOf is what status knows of a drain.
+// workOf returns the work of a drain, as status knows it.
 func workOf(d *cachev1alpha1.DrainStatus, now time.Time) Work {
 	w := Work{Of: d.Claim, Phase: string(d.Phase), Done: d.ItemsDone, Total: d.ItemsTotal, Unit: items, Share: -1}
 	switch {
@@ -62,7 +63,7 @@ func workOf(d *cachev1alpha1.DrainStatus, now time.Time) Work {
 	return w
 }
 
-// rate works the rate out, and the time that is left by it.
+// rate computes the rate, and from it the time that is left.
 func (w *Work) rate(seconds float64) {
 	if seconds <= 0 || w.Done <= 0 {
 		return
@@ -78,10 +79,11 @@ func (w *Work) left() {
 	}
 }
 
-// jobs are the names of the Jobs of drains, moves and warmings: the name of the claim or the cluster, or its beginning, comes first.
+// jobs matches the names of the Jobs of drains, moves and warmings: the name of the claim or the cluster, or
+// its beginning, comes first.
 var jobs = regexp.MustCompile(`^(.+)-(move|drain|warm)-[0-9a-f]{8}$`)
 
-// listen adds what logs say: logs are newer than status, and tell of passes, saves and loads.
+// listen adds the work that logs tell of: logs are newer than status, and tell of passes, saves and loads.
 func (c *Cluster) listen(heard []Heard) {
 	slices.SortStableFunc(heard, func(a, b Heard) int { return a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time) }) // a later attempt counts
 	for i := range heard {
@@ -115,7 +117,8 @@ func isClaim(job, begins, claim string) bool {
 	return begins == claim || len(job) >= cut && strings.HasPrefix(claim, begins)
 }
 
-// newer replaces what status says of a drain by what its drainer, or while the member leaves its mover, says.
+// newer replaces the numbers of a drain in status by those of its drainer's log or, while the member leaves,
+// its mover's.
 func (w *Work) newer(heard *Work, moves bool) {
 	leaves := w.Phase == string(cachev1alpha1.DrainLeaving)
 	if moves != leaves && (moves || w.Phase != string(cachev1alpha1.DrainAdding) && w.Phase != string(cachev1alpha1.DrainReleasing)) {
@@ -125,7 +128,7 @@ func (w *Work) newer(heard *Work, moves bool) {
 	*w = *heard
 }
 
-// memberWork is what a member's supervisor is at; nil for nothing.
+// memberWork returns the present work of a member's supervisor; nil for none.
 func memberWork(h *Heard) *Work {
 	for i := len(h.Lines) - 1; i >= 0; i-- {
 		found := contract.ParseWork(h.Lines[i])
@@ -145,7 +148,7 @@ func memberWork(h *Heard) *Work {
 	return nil
 }
 
-// lastProgress is a drainer's last word; nil if there is none that can be true.
+// lastProgress returns a drainer's last progress; nil if no line has a possible one.
 func lastProgress(lines []string) *contract.Progress {
 	const most = 1 << 46
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -163,7 +166,8 @@ func lastProgress(lines []string) *contract.Progress {
 	return nil
 }
 
-// progressWork is what a drainer says. Each pass of a move has a bar of its own, so that no bar goes back.
+// progressWork returns the work in a drainer's progress. Each pass of a move has a bar of its own, so that no
+// bar goes back.
 func progressWork(p *contract.Progress) Work {
 	w := Work{Pass: p.Pass, Done: p.ItemsDone, Total: p.ItemsTotal, Unit: items, Share: -1, Note: p.Message}
 	if p.Pass > 0 {
@@ -196,7 +200,8 @@ func progressWork(p *contract.Progress) Work {
 	return w
 }
 
-// line is the work's line. Parts that have no room in the width are left out, the least important first; 0 leaves none out.
+// line returns the work's line. Parts that have no room in the width are left out, the least important first;
+// 0 leaves none out.
 func (w *Work) line(width int) string {
 	phase := w.Phase
 	if w.Pass > 1 {
@@ -226,7 +231,7 @@ func (w *Work) line(width int) string {
 	return strings.TrimRight(line, " ")
 }
 
-// lines are the work's line, and what it waits for.
+// lines returns the work's line, and the line with what it waits for.
 func (w *Work) lines(width int) []string {
 	lines := []string{w.line(width)}
 	if w.Note != "" {

@@ -19,10 +19,10 @@ func NewCache(mgr ctrl.Manager, objects map[client.Object]cache.ByObject, namesp
 	return c, mgr.Add(ownCache{c})
 }
 
-// ownCache is what the manager recognizes a cache by.
+// ownCache has the method by which the manager recognizes a cache.
 type ownCache struct{ cache.Cache }
 
-// GetCache implements it.
+// GetCache returns the cache.
 func (c ownCache) GetCache() cache.Cache { return c.Cache }
 
 // InNamespaces is how a cache is limited to these namespaces; nil, for all, if none are given.

@@ -57,8 +57,8 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 	return out
 }
 
-// Pod translates the pod of a member without a volume for the plan, as the holder of its items. A pod that has
-// ended has lost them.
+// Pod translates the pod of a member without a volume for the plan, as the holder of its items. A pod that
+// has ended has lost its items.
 func Pod(p *corev1.Pod, ordinal int32) claims.Claim {
 	out := claims.Claim{
 		InPod: true, Name: p.Name, UID: p.UID, Ordinal: ordinal,
@@ -80,7 +80,8 @@ func Pod(p *corev1.Pod, ordinal int32) claims.Claim {
 	return out
 }
 
-// MarksOfAnother tells whether what is written on the claim is about another one: a backup has brought it back.
+// MarksOfAnother tells whether the marks on the claim are about another claim, because a backup has brought
+// this one back.
 func MarksOfAnother(c metav1.Object) bool {
 	is := claims.Claim{UID: c.GetUID(), First: types.UID(c.GetAnnotations()[cachev1alpha1.AnnotationAsideOf])}
 	is.Aside = is.First != ""
@@ -124,7 +125,7 @@ func decided(s string) (policy claims.DrainPolicy, releaseUnreadable, known bool
 	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
 }
 
-// Request is what a person asked for by annotation, if it is one of the known words.
+// Request is a person's request by annotation, if it is one of the known words.
 func Request(annotation string, known ...claims.Request) claims.Request {
 	if r := claims.Request(annotation); slices.Contains(known, r) {
 		return r

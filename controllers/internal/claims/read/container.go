@@ -31,8 +31,8 @@ func Drainer(pod *corev1.Pod) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// drainersContainer is the name of the pod's drainer container. A StatefulSetDrain's template names
-// it as it likes.
+// drainersContainer is the name of the pod's drainer container. A StatefulSetDrain's template may choose any
+// name.
 func drainersContainer(pod *corev1.Pod) string {
 	if _, is := pod.Labels[cachev1alpha1.LabelStatefulSetDrain]; is {
 		return pod.Annotations[cachev1alpha1.AnnotationContainer]
@@ -43,8 +43,8 @@ func drainersContainer(pod *corev1.Pod) string {
 // DrainerRuns tells whether the pod's drainer runs, as far as its node reports.
 func DrainerRuns(pod *corev1.Pod) bool { return !PodEnded(pod) && Drainer(pod).Running != nil }
 
-// AtWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node
-// that is gone seems to run, but Kubernetes soon marks it as not ready. A kubelet does so, too, if a
+// AtWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node that is
+// gone seems to run, but Kubernetes soon marks it as not ready. A kubelet also marks a pod as not ready if a
 // container beside the drainer isn't ready or has ended, and gives a reason then.
 func AtWork(pod *corev1.Pod) bool {
 	away := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -322,8 +322,8 @@ func (j *Jobs) add(o *Owner, job *batchv1.Job) {
 	}
 }
 
-// Users tells who uses the claim's volume: the pod with the member's name, even without its labels,
-// and how many of these pods. A pod that has ended uses no volume.
+// Users returns the users of the claim's volume: the pod with the member's name, even without its labels, and
+// the number of these pods. A pod that has ended uses no volume.
 func (r *Reader) Users(ctx context.Context, pods []corev1.Pod, claim action.ClaimRef) (member bool, others int, err error) {
 	pod, err := Get[corev1.Pod](ctx, r.Live, client.ObjectKey{Namespace: r.Object.GetNamespace(), Name: r.PodName(claim.Ordinal)})
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 const (
 	// missingAfter is how long a pod may be missing: its controller needs a moment.
 	missingAfter = 10 * time.Second
-	// lookInterval is how often events are read while it is missing.
+	// lookInterval is how often events are read while a pod is missing.
 	lookInterval = 15 * time.Second
 	// maxLooks bounds how many owners' events one reconcile reads, maxEvents how many of
 	// each. The recorder allows an owner 25 at once.
@@ -35,7 +35,7 @@ const (
 	reasonFailedDelete = "FailedDelete"
 )
 
-// PodOwner is an object whose controller should have created a pod, and has not; or deleted one.
+// PodOwner is an object whose controller should have created or deleted a pod, and has not.
 type PodOwner struct {
 	UID        types.UID
 	Kind, Name string
@@ -46,11 +46,12 @@ type PodOwner struct {
 	Undeleted types.UID
 }
 
-// id is what is known by.
+// id is the UID under which MissingPods remembers the owner.
 func (o *PodOwner) id() types.UID { return cmp.Or(o.Undeleted, o.UID) }
 
-// OwnerOfUndeleted returns the StatefulSet, which may be nil, if it has one of these pods, and should have deleted it;
-// otherwise nil. Undeleted has the ordinals of all of them. The StatefulSet's controller begins with the highest one.
+// OwnerOfUndeleted returns the StatefulSet, which may be nil, if it should have deleted one of these pods;
+// otherwise nil. Undeleted has the ordinals of all such pods. The StatefulSet's controller begins with the
+// highest one.
 func OwnerOfUndeleted(
 	set *appsv1.StatefulSet, pods iter.Seq[*corev1.Pod], ordinalOf func(set, pod string) (int32, bool),
 ) (owner *PodOwner, undeleted []int32) {
@@ -108,29 +109,29 @@ func NotEnded(owner *PodOwner, undeleted []int32, reasons map[types.UID]Lack) ma
 
 // Lack is why an object lacks a pod.
 type Lack struct {
-	// Since when it has been missing.
+	// Since is when the pod was first missing.
 	Since time.Time
 	// Why is the last refusal that its controller reported; empty if none is known.
 	Why string
 }
 
-// lack is what is known of an object whose pod is missing.
+// lack has the known facts about an object whose pod is missing.
 type lack struct {
 	Lack
 	looked time.Time
 }
 
-// MissingPods remembers since when pods of each owner have been missing, and why. When a quota, Pod
-// Security or a webhook refuses a pod, StatefulSets and Jobs have no condition that says so: their
-// controllers only leave events. These are read when a pod has been missing for a while. They are not
-// watched, because a cluster has many.
+// MissingPods remembers since when pods of each owner have been missing, and why. When a quota, Pod Security
+// or a webhook refuses a pod, StatefulSets and Jobs have no condition that says so: their controllers only
+// leave events. The events of an owner are read when a pod has been missing for a while, and are not watched,
+// because a cluster has many.
 type MissingPods struct {
 	kept remembered.ByObject[map[types.UID]lack]
 }
 
-// Why the owners' pods are missing, or still there, by the owner's UID or that of the pod, and when to look again; 0 for
-// never. If no owner is given, live is not read; at most a few owners' events are read at
-// once.
+// Why returns why the owners' pods are missing, or still there, by the owner's UID or that of the pod, and
+// when to look again; 0 for never. If no owner is given, live is not read; at most a few owners' events are
+// read at once.
 func (p *MissingPods) Why(
 	ctx context.Context, live client.Reader, cluster client.ObjectKey, owners []*PodOwner, now time.Time,
 ) (reasons map[types.UID]Lack, again time.Duration) {
@@ -153,7 +154,7 @@ func (p *MissingPods) Why(
 	return reasons, again
 }
 
-// Forget an owner that is gone.
+// Forget forgets an owner that is gone.
 func (p *MissingPods) Forget(cluster client.ObjectKey) { p.kept.Forget(cluster) }
 
 // remember adds new owners, drops those whose pods are back, and returns a copy.
@@ -176,7 +177,7 @@ func (p *MissingPods) remember(cluster client.ObjectKey, owners []*PodOwner, now
 	return known
 }
 
-// learn stores what was found out.
+// learn stores the result of a look.
 func (p *MissingPods) learn(cluster client.ObjectKey, uid types.UID, l lack) {
 	p.kept.Use(cluster, func(kept *map[types.UID]lack) { (*kept)[uid] = l })
 }
@@ -197,7 +198,7 @@ func whyNot(ctx context.Context, live client.Reader, namespace string, owner *Po
 	return lastFailure(events.Items, owner.Newest)
 }
 
-// lastFailure is the message of the newest event that is not older than that.
+// lastFailure is the message of the newest event that is not older than since.
 func lastFailure(events []corev1.Event, since time.Time) string {
 	why := ""
 	for i := range events {

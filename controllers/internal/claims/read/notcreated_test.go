@@ -36,7 +36,7 @@ func TestTheNewestFailureCounts(t *testing.T) {
 	}
 }
 
-// TestAnOwnerThatLacksAPodIsRememberedFromItsFirstSight until the pod is there.
+// An owner that lacks a pod is remembered from its first sight until the pod is there.
 func TestAnOwnerThatLacksAPodIsRememberedFromItsFirstSight(t *testing.T) {
 	var p MissingPods
 	cluster := client.ObjectKey{Namespace: "shop", Name: "cache"}

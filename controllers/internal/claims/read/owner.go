@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// Owner is whose claims, Jobs and pods these are: a Memcached, or a StatefulSetDrain.
+// Owner is the owner of claims, Jobs and pods: a Memcached, or a StatefulSetDrain.
 type Owner struct {
 	// Object is the Memcached or the StatefulSetDrain, and Kind the word for it in messages.
 	Object client.Object
@@ -26,12 +26,13 @@ type Owner struct {
 	// whether such a claim is the owner's.
 	Named func(claim string) bool
 	Owns  func(*corev1.PersistentVolumeClaim) bool
-	// Claim translates a claim, with what only this kind of owner writes on it; false if it is no
+	// Claim translates a claim, with the marks that only this kind of owner writes on it; false if it is no
 	// member's. See package function Claim.
 	Claim func(*corev1.PersistentVolumeClaim) (claims.Claim, bool)
 	// OwnsJob tells whether the Job is the owner's.
 	OwnsJob func(*batchv1.Job) bool
-	// Receipt is what the drainer of this pod of the Job has left, which has ended; an error says why it doesn't count.
+	// Receipt returns the report that the drainer of this pod of the Job, which has ended, has left. An error
+	// says why the report doesn't count.
 	Receipt func(*batchv1.Job, *corev1.Pod) (*action.Receipt, error)
 	// Grace is the grace period that the template of drainers' pods gives, in seconds; 0 if it gives
 	// none. MoreMemory says what to change if a drainer is killed for lack of memory.

@@ -1,6 +1,6 @@
-// Package read reads claims, their volumes, and the Jobs and pods that drain them: from the cache to
-// plan, and live before steps that can't be undone. It translates them for package claims, for
-// Memcacheds and StatefulSetDrains alike (Owner), and writes nothing.
+// Package read reads claims, their volumes, and the Jobs and pods that drain them: from the cache to plan,
+// and live before steps that can't be undone. Package read translates them for package claims, for Memcacheds
+// and StatefulSetDrains alike (Owner), and writes nothing.
 //
 //	owner.go       whose they are            live.go        live reads, by label and by name
 //	claim.go       one claim                 volumes.go     where its volume is
@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
-// Reader reads what belongs to one owner.
+// Reader reads the objects of one owner.
 type Reader struct {
 	*Owner
 	// Cache is read to plan, Live before steps that can't be undone.

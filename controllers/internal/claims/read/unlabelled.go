@@ -30,8 +30,8 @@ const (
 	byFinalizer = "finalizer"
 )
 
-// WatchUnlabelled watches them in these namespaces, or in all if none are given. owner returns the name of the
-// Memcached that a claim's name tells.
+// WatchUnlabelled watches the claims without the label in these namespaces, or in all if none are given.
+// owner returns the name of the Memcached that a claim's name tells.
 func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), namespaces ...string) (*UnlabelledClaims, error) {
 	without, err := labels.NewRequirement(cachev1alpha1.LabelCluster, selection.DoesNotExist, nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 	return &UnlabelledClaims{c}, nil
 }
 
-// ClaimMetadata is a claim, to be read without the rest.
+// ClaimMetadata is an object into which only the metadata of a claim is read.
 func ClaimMetadata() *metav1.PartialObjectMetadata {
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(kindClaims)
@@ -129,8 +129,8 @@ func (u *UnlabelledClaims) Protected(ctx context.Context, namespace string) ([]s
 	return u.names(ctx, namespace, byFinalizer, cachev1alpha1.ClaimFinalizer)
 }
 
-// Protected are the names of claims that may be the owner's, have our finalizer, and lack a Memcached's label. Those
-// of Memcacheds have lost it, and are in no other cache.
+// Protected are the names of claims that may be the owner's, have our finalizer, and lack a Memcached's
+// label. A Memcached's claim without the label is in no other cache.
 func (r *Reader) Protected(ctx context.Context) (names []string, err error) {
 	all, err := r.Unlabelled.Protected(ctx, r.Object.GetNamespace())
 	for _, name := range all {

@@ -203,9 +203,9 @@ func (w *Writer) claimToSetAside(ctx context.Context, ref action.ClaimRef) (*cor
 	return pvc, read.RefusedBy(claims.MayReserve(c))
 }
 
-// AsideClaim is the claim that takes over the volume of a claim that is being deleted. From the
-// start it has a leaving mark, the first claim's own or else the given one, and a person's request. They
-// are those of the first claim, is, until they are carried over. more are other annotations.
+// AsideClaim is the claim that takes over the volume of a claim that is being deleted. From the start the
+// aside claim has a leaving mark, the first claim's own or else the given one, and a person's request. Both
+// count as those of the first claim, is, until they are carried over. more are other annotations.
 func AsideClaim(claim *corev1.PersistentVolumeClaim, is *claims.Claim, name string, mark, labels, more map[string]string) *corev1.PersistentVolumeClaim {
 	annotations := map[string]string{cachev1alpha1.AnnotationAsideOf: string(claim.UID), cachev1alpha1.AnnotationClaimUID: string(claim.UID)}
 	maps.Copy(annotations, more)

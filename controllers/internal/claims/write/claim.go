@@ -20,8 +20,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
-// Annotate is Patch for changes of annotations that the operator reads. Annotate first patches the
-// claim as it is in the cache; the optimistic lock fails if the cache is stale.
+// Annotate is Patch for changes of annotations that the operator reads. Annotate first patches the claim of
+// the cache; the optimistic lock fails if the cache is stale.
 func (w *Writer) Annotate(ctx context.Context, ref action.ClaimRef, change func(*corev1.PersistentVolumeClaim) error) (changed bool, err error) {
 	cached, err := read.Get[corev1.PersistentVolumeClaim](ctx, w.Reader.Cache, client.ObjectKey{Namespace: w.Reader.Object.GetNamespace(), Name: ref.Name})
 	if err == nil && cached != nil && cached.UID == ref.UID {
@@ -73,11 +73,11 @@ func LeavingMark(number int64, now time.Time, decision string) map[string]string
 	}
 }
 
-// Mark writes the time at which the member was told to leave, and the decision about its volume. The
-// number is claims.NumberFor of the live claims, or NextLeft. Mark never replaces an earlier mark,
-// because the cache may be stale. Claims that are marked together have the same time and number. more
-// changes the claim in the same write. What was written on another claim, which a backup has brought back, counts no more: the
-// drain is held. after is the claim with the mark, or nil if the claim is gone.
+// Mark writes the time at which the member was told to leave, and the decision about its volume. The number
+// is claims.NumberFor of the live claims, or NextLeft. Mark never replaces an earlier mark, because the cache
+// may be stale. Claims that are marked together have the same time and number. more changes the claim in the
+// same write. If a backup has brought the claim back, what was written about the earlier claim no longer
+// counts, and the drain is held. after is the claim with the mark, or nil if the claim is gone.
 func (w *Writer) Mark(ctx context.Context, ref action.ClaimRef, number int64, more func(*corev1.PersistentVolumeClaim)) (after *corev1.PersistentVolumeClaim, err error) {
 	now := w.Now.UTC().Truncate(time.Second)
 	mark := LeavingMark(number, now, w.Rules.Decision())

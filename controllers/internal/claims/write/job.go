@@ -82,8 +82,8 @@ func (e *vanishedError) Error() string {
 
 func (e *vanishedError) Unwrap() error { return read.ErrRefused }
 
-// tooSoon refuses to make a claim's Job again and again without a pause. The first Job that vanishes is made anew
-// at once.
+// tooSoon refuses to make a claim's Job again and again without a pause. The first Job that vanishes is made
+// again at once.
 func (w *Writer) tooSoon(claim types.UID) error {
 	jobs, last := w.Obstructed.MadeBefore(client.ObjectKeyFromObject(w.Reader.Object), claim)
 	if jobs < 2 {

@@ -9,9 +9,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// AddFinalizer gives an owner of claims the finalizer, under an optimistic lock, which shows that the owner isn't
-// deleted. Beside it stands which installation of the operator manages the owner, unless that is empty. It tells
-// whether the finalizer is new.
+// AddFinalizer gives an owner of claims the finalizer, under an optimistic lock, which shows that the owner
+// isn't deleted. The same write names the installation of the operator that manages the owner, unless
+// installation is empty. added tells whether the finalizer is new.
 func AddFinalizer(ctx context.Context, c client.Client, owner client.Object, installation string) (added bool, err error) {
 	return patchFinalizer(ctx, c, owner, controllerutil.AddFinalizer, installation)
 }
@@ -22,7 +22,8 @@ func RemoveFinalizer(ctx context.Context, c client.Client, owner client.Object) 
 	return err
 }
 
-// patchFinalizer leaves the owner as it was if the write fails: what follows must not take it for written.
+// patchFinalizer changes the finalizers of an owner. If the write fails, owner stays unchanged, because later
+// steps must not take the change for written.
 func patchFinalizer(ctx context.Context, c client.Client, owner client.Object, change func(client.Object, string) bool, installation string) (changed bool, err error) {
 	before := owner.DeepCopyObject().(client.Object)
 	if !change(owner, cachev1alpha1.OwnerFinalizer) {

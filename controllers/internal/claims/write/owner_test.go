@@ -21,7 +21,7 @@ func (r refusing) Patch(context.Context, client.Object, client.Patch, ...client.
 	return r.err
 }
 
-// Otherwise a status that is written next would say what was never written.
+// Otherwise the next status would tell of a finalizer that was never written.
 func TestAnOwnerWhoseFinalizerIsNotWrittenStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")

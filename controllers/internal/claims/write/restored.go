@@ -52,7 +52,8 @@ func (w *Writer) noteRestored(ctx context.Context, a action.NoteRestored) error 
 	return err
 }
 
-// startAnew takes off what was written on a claim that a backup has brought back. The leaving mark and the policy stay.
+// startAnew removes the marks of a claim that a backup has brought back, except for the leaving mark and the
+// policy.
 func startAnew(c *corev1.PersistentVolumeClaim, hold bool) {
 	for _, key := range []string{cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts, cachev1alpha1.AnnotationProtected} {
 		delete(c.Annotations, key)

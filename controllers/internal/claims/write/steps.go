@@ -106,13 +106,13 @@ func NoteOutcome(obstructed *remembered.Obstructions, owner client.ObjectKey, ab
 	}
 }
 
-// apart is the error of a write that no other write waits for, although others of its class do.
+// apart is the error of a write that stops no other write, although its class would.
 type apart struct{ error }
 
 func (e apart) Unwrap() error { return e.error }
 
-// ApartIf sets a denied write apart if the owner can do without it for now. For example, an object
-// that exists stays as it is, with its present labels.
+// ApartIf sets a denied write apart if the owner can do without it for now. For example, an existing object
+// keeps its present labels.
 func ApartIf(canWait bool, err error) error {
 	if canWait && read.Denied(err) {
 		return apart{err}

@@ -33,7 +33,7 @@ func TestAFailureIsHeardOverARefusal(t *testing.T) {
 	}
 }
 
-// Only what is denied for good is set apart. Another failure may have changed the object.
+// Only a denial for good is set apart. Another failure may have changed the object.
 func TestOnlyWhatIsDeniedIsSetApart(t *testing.T) {
 	webhook := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "denied the request"}}
 	for what, test := range map[string]struct {

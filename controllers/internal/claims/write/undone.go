@@ -16,16 +16,17 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// Admission may undo a write: a policy takes off finalizers, labels or annotations that it doesn't know. The API server
-// answers that all is well, and no event comes. The operator would write the same again and again, and wait for it in
-// silence. So such a write counts as denied.
+// Admission may undo a write: a policy removes finalizers, labels or annotations that it doesn't know. The
+// API server reports success, and no event comes, so the operator would write the same again and again, and
+// say nothing. So such a write counts as denied.
 
-// metadata is what a merge patch changes of an object's metadata. A null takes a key off, or all of them.
+// metadata is what a merge patch changes of an object's metadata. A null removes a key, or all of them.
 type metadata struct {
 	Metadata struct{ Labels, Annotations, Finalizers json.RawMessage }
 }
 
-// undone says what the answer to a merge patch lacks of the metadata that was sent; nil if it has all.
+// undone returns an error that names the sent metadata that the answer to a merge patch lacks; nil if it has
+// all.
 func undone(kind types.PatchType, data []byte, answer client.Object) error {
 	var sent metadata
 	if kind != types.MergePatchType || json.Unmarshal(data, &sent) != nil {
@@ -77,7 +78,7 @@ func spoilt(owner, made, live client.Object) error {
 		identity.KindOf(live), live.GetName(), strings.Join(lacks, ", "))
 }
 
-// differs names the keys that the answer does not have as they were sent.
+// differs names the keys whose values in the answer aren't the sent ones.
 func differs(what string, raw json.RawMessage, answer map[string]string) (lacks []string) {
 	var sent map[string]*string
 	if raw == nil || json.Unmarshal(raw, &sent) != nil {

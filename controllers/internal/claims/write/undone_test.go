@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
-// Admission takes off, or puts back, what a patch has changed. That counts as denied, and says what it is. Changes of
-// other metadata are admission's own.
+// Admission takes off, or puts back, a patch's change. That counts as denied, and the error names the change.
+// Changes of other metadata are admission's own.
 func TestAPatchThatAdmissionUndoesCountsAsDenied(t *testing.T) {
 	const mark, label = cachev1alpha1.AnnotationLeaving, cachev1alpha1.LabelCluster
 	for what, test := range map[string]struct {

@@ -28,12 +28,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
-// Rules are what the controllers decide in different ways. Those that read live are asked right
-// before a step; a refusal is a read.ErrRefused.
+// Rules are the decisions that differ between the controllers. Those that read live are asked right before a
+// step; a refusal is a read.ErrRefused.
 type Rules interface {
-	// Terms reads live what the owner says about its claims.
+	// Terms reads live the owner's settings for its claims.
 	Terms(context.Context) (claims.Terms, error)
-	// Unit is what is drained and released together with the live claim.
+	// Unit is the unit of the live claim: all claims that are drained and released together.
 	Unit(context.Context, *claims.Claim) (*claims.Claim, error)
 	// Returned tells whether a member that is wanted, or that runs, uses the live claim again.
 	Returned(context.Context, *claims.Claim) (bool, error)
@@ -43,12 +43,12 @@ type Rules interface {
 	MayDrain(context.Context, action.CreateDrain) error
 	// DrainJob is the Job of a drain.
 	DrainJob(action.CreateDrain) (client.Object, error)
-	// Decision is what a leaving mark says about the volume: see AnnotationPolicy.
+	// Decision is the policy for the volume in a leaving mark: see AnnotationPolicy.
 	Decision() string
 	// Aside returns the labels and the annotations of the claim that takes over the volume of this
 	// one, without the leaving mark.
 	Aside(action.CreateAside, *corev1.PersistentVolumeClaim) (labels, annotations map[string]string)
-	// Drained says what a receipt counts, for an event.
+	// Drained returns a receipt's counts, for an event.
 	Drained(*action.Receipt) string
 	// Event records an event about a write to the claim that succeeded.
 	Event(claim action.ClaimRef, reason, action, note string, args ...any)
@@ -68,7 +68,7 @@ type Writer struct {
 	Done Done
 }
 
-// Done is what was written.
+// Done has the writes.
 type Done struct {
 	// Drains are the Jobs that were created.
 	Drains []client.Object
@@ -137,7 +137,7 @@ func Delete(ctx context.Context, c client.Writer, object client.Object) error {
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// deleteThis deletes the claim if it is still as it was read.
+// deleteThis deletes the claim if it has not changed since it was read.
 func (w *Writer) deleteThis(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
 	return client.IgnoreNotFound(w.Delete(ctx, pvc, client.Preconditions{UID: &pvc.UID, ResourceVersion: &pvc.ResourceVersion}))
 }

@@ -82,7 +82,7 @@ func (a *Applier) Apply(ctx context.Context, s *observe.State, p *stsdrain.Plan,
 			}
 		},
 	}
-	a.Reader.Woken.Use(steps.Owner, func(w *observe.Woken) { // a member that is there may be absent again
+	a.Reader.Woken.Use(steps.Owner, func(w *observe.Woken) { // a member that is back may be absent again
 		w.Ordinals = slices.DeleteFunc(slices.Clone(w.Ordinals), func(ordinal int32) bool { return !slices.Contains(p.Awaited, ordinal) })
 	})
 	err := steps.InOrder(ctx, p.Actions)
@@ -159,7 +159,7 @@ func (r *run) protect(ctx context.Context, ref action.ClaimRef) error {
 		if err := stsdrain.MayProtect(&v.Observed, &live); err != nil {
 			return read.RefusedBy(err)
 		}
-		if !live.Protected && stsdrain.Uses(&v.Observed, &live) { // what a person said of a claim that was left over, and where it came from
+		if !live.Protected && stsdrain.Uses(&v.Observed, &live) { // a person's request about a left-over claim, and its origin, no longer count
 			forgetRequest(c)
 			delete(c.Annotations, cachev1alpha1.AnnotationAdopted)
 		}
@@ -182,8 +182,8 @@ func (r *run) own(c *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// disown takes what own, and a drain, have written off a claim. One that has a departed member's volume keeps its mark, which
-// tells the next StatefulSetDrain what is drained together.
+// disown removes from a claim what own and a drain have written. A claim that has a departed member's volume
+// keeps its mark, which tells the next StatefulSetDrain which claims are drained together.
 func (r *run) disown(c *corev1.PersistentVolumeClaim) {
 	keys := []string{cachev1alpha1.AnnotationProtected, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts}
 	if is, _ := r.state.Reader.Claim(c); !is.Aside {
@@ -249,15 +249,15 @@ func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 	return err
 }
 
-// forgetRequest takes a person's skip or retry off a claim that a member uses again: it would be about the member's next
-// departure.
+// forgetRequest removes a person's skip or retry from a claim that a member uses again: otherwise it would be
+// about the member's next departure.
 func forgetRequest(c *corev1.PersistentVolumeClaim) {
 	if c.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold {
 		delete(c.Annotations, cachev1alpha1.AnnotationDrain)
 	}
 }
 
-// wake counts an annotation of the StatefulSet up, once an absence.
+// wake increments an annotation of the StatefulSet, once for each absence.
 func (r *run) wake(ctx context.Context, a action.Wake) error {
 	key := client.ObjectKey{Namespace: r.state.Drain.Namespace, Name: r.state.Drain.Spec.StatefulSetName}
 	set, err := read.Get[appsv1.StatefulSet](ctx, r.Reader.Live, key)

@@ -28,9 +28,9 @@ type DryRuns struct{ kept remembered.ByObject[dryRun] }
 
 type dryRun struct {
 	owner types.UID
-	// job is a hash of the Job that the answer is about, asked of the last one that was tried.
+	// job is a hash of the Job that the answer is about, asked of the Job that was tried last.
 	job, asked uint64
-	// refused is why it can't be created; empty if it can. since is when it was refused first.
+	// refused is why the Job can't be created; empty if it can. since is when the Job was first refused.
 	refused string
 	since   time.Time
 	// silent is since when there has been no answer; zero if the last try had one.
@@ -44,8 +44,8 @@ const (
 	dryRunLast  = 5 * time.Minute
 )
 
-// Check returns why the API server refuses the template's Jobs, in its words, and when to check again
-// if nothing changes; zero if that isn't needed. An error says that it could not be asked now.
+// Check returns why the API server refuses the template's Jobs, in its words, and when to check again if
+// nothing changes; zero if that isn't needed. An error says that the API server could not be asked now.
 func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, now time.Time) (refused string, again time.Duration, err error) {
 	job, err := stsdrain.SampleJob(owner, set)
 	if err != nil {
@@ -85,10 +85,10 @@ func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alph
 	return tried.refused, until(tried.next, now), nil
 }
 
-// Forget a StatefulSetDrain that is gone.
+// Forget forgets a StatefulSetDrain that is gone.
 func (d *DryRuns) Forget(key client.ObjectKey) { d.kept.Forget(key) }
 
-// next is when to try again what has gone wrong since then: after as long as that.
+// next is when to try again: after as long as the trouble has lasted, within bounds.
 func next(since, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(since), dryRunFirst), dryRunLast))
 }
@@ -121,7 +121,7 @@ func withoutName(message, name string) string {
 }
 
 func hashOf(job *unstructured.Unstructured) uint64 {
-	text, _ := json.Marshal(job) // what came as JSON has JSON
+	text, _ := json.Marshal(job) // a Job that came as JSON can be marshalled
 	h := fnv.New64a()
 	_, _ = h.Write(text)
 	return h.Sum64()

@@ -134,7 +134,7 @@ func TestAnAPIServerThatDoesNotAnswerIsAskedAfterGrowingPauses(t *testing.T) {
 	}
 }
 
-// The API server, or a webhook, may choose another code for what it would refuse again.
+// The API server, or a webhook, may choose another code for an object that it would refuse again.
 func TestATemplateIsRefusedByAnyCodeThatDenies(t *testing.T) {
 	for what, answer := range map[string]error{
 		"the Job is too large": apierrors.NewRequestEntityTooLargeError("limit is 3145728"),

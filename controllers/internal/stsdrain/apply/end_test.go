@@ -47,8 +47,9 @@ func (w withFinalizer) List(ctx context.Context, into client.ObjectList, _ ...cl
 	return nil
 }
 
-// A claim that has lost the label is in no cache. When the StatefulSetDrain goes, such a claim keeps no finalizer that
-// nothing would ever take off: not after the operator has started anew, and not without the StatefulSet.
+// A claim that has lost the label is in no cache. When the StatefulSetDrain goes, such a claim keeps no
+// finalizer that nothing would ever take off: neither after another start of the operator, nor without the
+// StatefulSet.
 func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 	for what, noSet := range map[string]bool{"with the StatefulSet": false, "without the StatefulSet": true} {
 		t.Run(what, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (r *run) liveWithMember(ctx context.Context, c *claims.Claim) (*observe.Liv
 	return &with, nil
 }
 
-// MaySetAside asks about the live StatefulSet and pods: it is the point of no return.
+// MaySetAside asks about the live StatefulSet and pods, because there is no way back.
 func (r *run) MaySetAside(ctx context.Context, c *claims.Claim) error {
 	v, err := r.liveWithMember(ctx, c)
 	if err != nil {

@@ -21,7 +21,7 @@ func kept(c *corev1.PersistentVolumeClaim) bool {
 	return c != nil && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)
 }
 
-// check tells what is wrong with an event, and notes in the state after it what happened to volumes.
+// check returns the errors of an event, and notes in the state after it how the event has changed volumes.
 func (m *model) check(before, after *state) (wrong []string) {
 	for _, c := range before.claims() {
 		if !kept(c) || kept(after.claimWith(c.UID)) {
@@ -148,7 +148,7 @@ func (m *model) deletedAlready(s *state, ordinal int32) bool {
 	})
 }
 
-// settled checks what a reconcile without faults leaves.
+// settled checks the state after a reconcile without faults.
 func (m *model) settled(s *state, r *reconciled) (wrong []string) {
 	d, set := s.drain(), s.set()
 	if d == nil || d.DeletionTimestamp != nil || set == nil || *set.Spec.Replicas == 0 || s.ending() || r.err != nil || len(s.obstructed) > 0 {
@@ -162,7 +162,7 @@ func (m *model) settled(s *state, r *reconciled) (wrong []string) {
 	return wrong
 }
 
-// pods checks who uses the volumes.
+// pods checks which pods use the volumes.
 func (m *model) pods(before, after *state) (wrong []string) {
 	all := after.pods()
 	for i, p := range all {
@@ -215,7 +215,7 @@ func (m *model) drainerBegins(before *state, p *corev1.Pod) (wrong []string) {
 	return wrong
 }
 
-// atRest tells what is wrong with a state in which nothing happens by itself any more.
+// atRest returns the errors of a state in which nothing happens by itself any more.
 func (m *model) atRest(s *state, r *reconciled) (wrong []string) {
 	d, set := s.drain(), s.set()
 	if r.err != nil {
@@ -307,7 +307,7 @@ func (m *model) away(s *state, says string) (wrong []string) {
 	return wrong
 }
 
-// says is all that a status says.
+// says returns all texts of a status.
 func says(s *cachev1alpha1.StatefulSetDrainStatus) string {
 	b := &strings.Builder{}
 	for _, c := range s.Conditions {

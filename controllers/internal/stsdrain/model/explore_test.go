@@ -192,7 +192,7 @@ func (m *model) happens(at reached, e event, left budget, is class) outcome {
 	return outcome{e.what, to, is}
 }
 
-// judge notes what an event has broken.
+// judge notes the rules that an event has broken.
 func (m *model) judge(at reached, what string, before, after *state) {
 	for _, wrong := range m.check(before, after) {
 		promise, _, _ := strings.Cut(wrong, ":")
@@ -231,7 +231,8 @@ func (m *model) operate(at reached, f fault, what string, left budget, is class,
 	return r
 }
 
-// interrupt adds reconciles whose writes fail, that end at a write, or in whose middle something else happens.
+// interrupt adds reconciles in which a write fails, or that end at a write, or in whose middle something else
+// happens.
 func (m *model) interrupt(at reached, r *reconciled, all *[]outcome) {
 	if left := at.state.budget; left.faults > 0 {
 		left.faults--

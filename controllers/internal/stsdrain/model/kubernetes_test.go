@@ -83,8 +83,8 @@ func (m *model) kubernetes(s *state) (all []event) {
 	return all
 }
 
-// setEvents are those of the StatefulSet's controller. It watches no claims, so it only acts when its StatefulSet or a
-// pod of it has changed.
+// setEvents are those of the StatefulSet's controller. The controller watches no claims, so it only acts when
+// its StatefulSet or one of its pods has changed.
 func (m *model) setEvents(s *state) (all []event) {
 	set := s.set()
 	if set == nil || !s.awake || s.ending() {

@@ -94,9 +94,10 @@ func TestTheFirstTiersExplorationsExist(t *testing.T) {
 	}
 }
 
-// In any order of events: no claim is released and no volume is lost without a drain or a person's word, no two pods use
-// a volume, no member returns to a volume in mid-drain, a member's volumes are drained together; and each history comes
-// to a rest without writes, in which all wanted members run, or status names who has to act.
+// In any order of events: no claim is released and no volume is lost without a drain or a person's word, no
+// two pods use a volume, no member returns to a volume in mid-drain, a member's volumes are drained together;
+// and each history comes to a rest without writes, in which all wanted members run, or status names the
+// person or the program that has to act.
 func TestEveryOrderOfEventsOfAStatefulSet(t *testing.T) {
 	all := explorations()
 	if !tier.All() {

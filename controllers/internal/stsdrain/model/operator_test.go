@@ -32,16 +32,16 @@ var (
 	key   = client.ObjectKey{Namespace: namespace, Name: name}
 )
 
-// reconciled is what a reconcile did.
+// reconciled is the result of a reconcile.
 type reconciled struct {
 	to     *state
 	writes int
 	steps  []string
-	// status is what the StatefulSetDrain gets; nil without one, or if it can't be observed.
+	// status is the new status of the StatefulSetDrain; nil without one, or if it can't be observed.
 	status *cachev1alpha1.StatefulSetDrainStatus
 	plan   *stsdrain.Plan
 	err    error
-	// wrong is what is wrong with its writes.
+	// wrong has the errors in the reconcile's writes.
 	wrong []string
 }
 

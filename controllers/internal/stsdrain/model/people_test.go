@@ -19,7 +19,7 @@ import (
 // mostMembers are in the StatefulSet at the beginning: one stays, one leaves and returns.
 const mostMembers int32 = 2
 
-// people has what people may do.
+// people returns the deeds that people may do.
 func (m *model) people(s *state) (all []event) {
 	set, drain := s.set(), s.drain()
 	if set != nil {
@@ -156,7 +156,7 @@ func (s *state) bringBack(c *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// faults has what may go wrong outside the operator.
+// faults returns the faults that may happen outside the operator.
 func (m *model) faults(s *state) (all []event) {
 	for _, pod := range s.pods() {
 		_, member := isMember(pod)

@@ -62,7 +62,7 @@ type server struct {
 	wrote func(before *state, raced bool)
 }
 
-// view reads a state. It is the cache, and the API server's side that reads.
+// view reads a state. A view is the cache, and the API server's side that reads.
 type view struct {
 	state   *state
 	server  *server

@@ -39,7 +39,7 @@ const (
 	name      = "queue"
 )
 
-// now is the time of all that happens; longAgo is before it.
+// now is the time of all events; longAgo is before it.
 var (
 	now     = time.Unix(1_000_000, 0)
 	longAgo = metav1.NewTime(now.Add(-2 * time.Hour))
@@ -49,9 +49,9 @@ var (
 // state is a state of the cluster. Its objects are shared with other states, so they are replaced and never changed.
 type state struct {
 	objects map[string]client.Object
-	// volumes has what happened to each volume, by its name.
+	// volumes has the history of each volume, by its name.
 	volumes map[string]volume
-	// awake: the StatefulSet's controller has something to look at. It watches no claims.
+	// awake: the StatefulSet's controller has something to look at. The controller watches no claims.
 	awake bool
 	// woken and obstructed are what the operator remembers.
 	woken      []int32

@@ -17,9 +17,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
-// Claims of a StatefulSet have no label of ours when they are made, so the cache doesn't have them. They
-// are looked for live: by their names when a pod, replicas or the templates have changed, and once, in
-// the whole namespace, because claims of members that were not wanted before can have any ordinal.
+// Claims of a StatefulSet have no label of ours when they are made, so the cache doesn't have them, and they
+// are looked for live: by their names when a pod, replicas or the templates have changed, and once, in the
+// whole namespace, because claims of members that were not wanted before can have any ordinal.
 
 // Looked remembers what was looked for, so that not every reconcile reads live. Its zero value is ready
 // to use.
@@ -45,7 +45,7 @@ type foreignClaim struct {
 	version string
 }
 
-// Forget a StatefulSetDrain that is gone.
+// Forget forgets a StatefulSetDrain that is gone.
 func (l *Looked) Forget(key client.ObjectKey) { l.kept.Forget(key) }
 
 // foreignInterval is how often claims of other owners are looked at again.
@@ -156,8 +156,8 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	return found, nil
 }
 
-// unchanged are the claims of other owners that are still as they were read, by the watch of their metadata, and unread
-// the missing claims without them.
+// unchanged returns the claims of other owners that have not changed since they were read (same), by the
+// watch of their metadata, and the other missing claims (unread).
 func (r *Reader) unchanged(ctx context.Context, s *State, before []foreignClaim, missing []string) (same []foreignClaim, unread []string, err error) {
 	unread = slices.Clone(missing)
 	for _, f := range before {
@@ -218,8 +218,8 @@ func has(cached []corev1.PersistentVolumeClaim, name string) bool {
 	return slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 }
 
-// whatToLookFor changes when there may be other claims. The StatefulSet's controller makes the claim of a pod that waits for
-// a node anew, so the watch of all claims' metadata is asked, too.
+// whatToLookFor changes when there may be other claims. The StatefulSet's controller creates the claim of a
+// pod that waits for a node again, so the watch of all claims' metadata is asked, too.
 func (r *Reader) whatToLookFor(ctx context.Context, s *State, missing []string) (string, error) {
 	of := set(s.Drain, s.Set)
 	b := &strings.Builder{}

@@ -123,7 +123,8 @@ func TestClaimsOfAnotherOwnerAreReadAgainOnlyIfTheyHaveChanged(t *testing.T) {
 	later(many-1, "get data-queue-7")
 }
 
-// The StatefulSet's controller makes the claim of a pod that waits for a node anew: then the pod is the same.
+// The StatefulSet's controller makes the claim of a pod that waits for a node again: then the pod is the
+// same.
 func TestAClaimThatIsMadeAnewForAWaitingPodIsFound(t *testing.T) {
 	d, set := drain(), statefulSet()
 	set.Spec.Replicas = ptr.To[int32](1)

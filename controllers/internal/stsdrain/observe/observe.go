@@ -1,5 +1,6 @@
-// Package observe reads what belongs to a StatefulSetDrain: from the watches and the cache to plan, and
-// live before steps that can't be undone. It translates that for package stsdrain, and writes nothing.
+// Package observe reads what belongs to a StatefulSetDrain: from the watches and the cache to plan, and live
+// before steps that can't be undone. Package observe translates that for package stsdrain, and writes
+// nothing.
 //
 //	owner.go    whose claims, Jobs and pods are   observe.go   from the watches and the cache
 //	cache.go    the cache of labelled objects     live.go      live
@@ -61,7 +62,8 @@ type Woken struct {
 // Progress is what a drainer has counted, by a line of its log.
 type Progress struct{ Done, Total int64 }
 
-// maxCount bounds the counts of a drainer, which is not ours. Their sum still fits into an int64.
+// maxCount bounds the counts of a drainer, which is not ours. The sum of such counts still fits into an
+// int64.
 const maxCount = 1 << 46
 
 // ParseProgress parses a line of a drainer's log; nil for any other line.
@@ -79,7 +81,7 @@ type State struct {
 	// Set is the StatefulSet; nil if there is none. Members are the pods of its selector.
 	Set     *appsv1.StatefulSet
 	Members []*corev1.Pod
-	// NotEnded has why Kubernetes can't delete those that are to go, by their ordinals.
+	// NotEnded has why Kubernetes can't delete the members' pods that are to go, by their ordinals.
 	NotEnded map[int32]string
 	// Reader reads its claims, Jobs and drainers' pods.
 	Reader  *read.Reader
@@ -97,8 +99,8 @@ type State struct {
 	read.Again
 }
 
-// Observe reads what belongs to the StatefulSetDrain; nil if its watches have just begun, and will
-// report when they have.
+// Observe reads what belongs to the StatefulSetDrain; nil while its watches are beginning, which report when
+// they have begun.
 func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain) (*State, error) {
 	key := client.ObjectKeyFromObject(d)
 	seen := r.See(key, d.UID, d.Spec.StatefulSetName)

@@ -47,10 +47,10 @@ func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Own
 	}
 }
 
-// owns tells whether the claim is a member's of the StatefulSet, or has a member's volume. Its name
+// owns tells whether the claim is a member's of the StatefulSet, or has a member's volume. The claim's name
 // counts, because a StatefulSet uses any claim of the right name; but the name must be that of a present
-// template, or the StatefulSetDrain has protected the claim before. Another controller than the
-// StatefulSet and its pods keeps its claim.
+// template, or the StatefulSetDrain has protected the claim before. Another controller than the StatefulSet
+// and its pods keeps its claim.
 func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
 	is, ok := stsdrain.ParseClaimName(d.Spec.StatefulSetName, c.Name)
 	if !ok || !Ours(d, c) && (set == nil || !hasTemplate(set, is.Template)) {
@@ -59,7 +59,7 @@ func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.
 	ref := metav1.GetControllerOfNoCopy(c)
 	switch {
 	case ref == nil:
-		return !is.Aside || Ours(d, c) || c.Annotations[cachev1alpha1.AnnotationAsideOf] != "" // by its name alone it is any client's
+		return !is.Aside || Ours(d, c) || c.Annotations[cachev1alpha1.AnnotationAsideOf] != "" // by its name alone, it may be any client's
 	case is.Aside:
 		return false
 	case ref.Kind == "Pod":
@@ -106,7 +106,7 @@ func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClai
 	return out, true
 }
 
-// recorded is the receipt on a claim; nil if there is none, or none that can be read. It is checked
+// recorded is the receipt on a claim; nil if there is none, or none that can be read. The receipt is checked
 // again, by the rule that is written beside it.
 func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
 	text, is := c.Annotations[cachev1alpha1.AnnotationReceipt]
@@ -120,8 +120,8 @@ func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
 	return &action.Receipt{Source: record.Claims, Err: record.AddsUp(string(c.UID)), Message: record.Message, Text: text, SetVersion: record.Set}
 }
 
-// jobReceipt is what a Job's drainer has left. With exit code 0 it proves the drain if the rule is true
-// of its message, or, without a rule, if the drainer ended by itself.
+// jobReceipt is what a Job's drainer has left. With exit code 0 the receipt proves the drain if the rule is
+// true of its message, or, without a rule, if the drainer ended by itself.
 func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, pod *corev1.Pod) (*action.Receipt, error) {
 	ended := read.Drainer(pod).Terminated
 	of := job.Annotations[cachev1alpha1.AnnotationClaims]

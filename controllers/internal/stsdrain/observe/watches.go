@@ -32,7 +32,7 @@ type Watches struct {
 	of      map[types.NamespacedName]*pair
 	// open counts the watches that have not ended.
 	open sync.WaitGroup
-	// count is their number.
+	// count is the number of open watches.
 	count atomic.Int32
 }
 
@@ -51,7 +51,7 @@ type informer struct {
 	stop context.CancelFunc
 }
 
-// Seen is what the watches of a StatefulSetDrain have seen. It is read-only, because the caches share it.
+// Seen is what the watches of a StatefulSetDrain have seen; read-only, because the caches share it.
 type Seen struct {
 	// Known: the watches have begun. Until then the rest is empty, and changed is called when they have.
 	Known bool
@@ -179,7 +179,7 @@ func listWatch[L runtime.Object](list func(context.Context, metav1.ListOptions) 
 	}
 }
 
-// begin begins a watch, whose end it doesn't wait for.
+// begin begins a watch, and doesn't wait for its end.
 func (w *Watches) begin(owner types.NamespacedName, kind runtime.Object, transform cache.TransformFunc, source *cache.ListWatch) *informer {
 	ctx, stop := context.WithCancel(w.running)
 	is := &informer{SharedIndexInformer: cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, w.clients), kind, 0, cache.Indexers{}), stop: stop}

@@ -51,7 +51,7 @@ func started(t *testing.T, clients *fake.Clientset) (*Watches, chan types.Namesp
 	}
 }
 
-// until waits until the watches have seen what is wanted. Each change is reported.
+// until waits until the watches have seen the wanted state. Each change is reported.
 func until(t *testing.T, w *Watches, changed chan types.NamespacedName, uid types.UID, what string, wanted func(Seen) bool) {
 	t.Helper()
 	for {

@@ -1,5 +1,5 @@
-// Command dskit implements peer.py's protocol and answers by Grafana dskit's MemcachedJumpHashSelector. It is
-// a separate module, so that dskit's dependencies aren't the operator's.
+// Command dskit implements peer.py's protocol and answers by Grafana dskit's MemcachedJumpHashSelector. The
+// command is a separate module, so that dskit's dependencies aren't the operator's.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command k8s is a whole Kubernetes in one program: it behaves as the component by whose name it is called,
-// also by a symbolic link. It is one program instead of seven, because most of their code is the same: it
-// builds in a third of the time, and takes a fifth of the disk.
+// also by a symbolic link. One program replaces seven, because most of their code is the same: it builds in a
+// third of the time, and takes a fifth of the disk.
 package main
 
 import (

@@ -65,8 +65,8 @@ type provisioner struct {
 	client kubernetes.Interface
 }
 
-// Provision makes the volume's directory. It is owned by root, and only root can write, as on a freshly
-// formatted disk: a pod gets further rights by its fsGroup.
+// Provision makes the volume's directory. The directory is owned by root, and only root can write, as on a
+// freshly formatted disk: a pod gets further rights by its fsGroup.
 func (p provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	claim := options.PVC
 	if options.SelectedNodeName == "" {
@@ -158,8 +158,8 @@ func (p provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) 
 	return os.RemoveAll(path)
 }
 
-// directory returns the cleaned path. It refuses a path that is not exactly a volume's directory, because
-// people can edit the objects that names and paths come from.
+// directory returns the cleaned path. directory refuses a path that is not exactly a volume's directory,
+// because people can edit the objects that names and paths come from.
 func (p provisioner) directory(path string) (string, error) {
 	path = filepath.Clean(path)
 	relative, err := filepath.Rel(p.root, path)

@@ -106,8 +106,8 @@ func startScheduler() (*process.Process, error) {
 	)...)
 }
 
-// client returns the flags by which a component finds the API server, and asks it who the component's own
-// clients are.
+// client returns the flags by which a component finds the API server, and asks it to authenticate the
+// component's own clients.
 func client(who string) []string {
 	return []string{
 		"--kubeconfig=" + userConfig(who),

@@ -11,7 +11,8 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// journal has the machine's former settings, to restore them. It is on disk before the first change is made.
+// journal has the machine's former settings, to restore them. The journal is on disk before the first change
+// is made.
 type journal struct {
 	// Boot is the id of the machine's boot. After another boot, the kernel's settings are the former ones.
 	Boot         string
@@ -47,7 +48,8 @@ func (j journal) write() error {
 	return os.WriteFile(journalFile, text, 0o644)
 }
 
-// readJournal returns the journal, without kernel settings from before a reboot. It is empty if there is none.
+// readJournal returns the journal, without kernel settings from before a reboot. The journal is empty if
+// there is no file.
 func readJournal() journal {
 	var j journal
 	if text, err := os.ReadFile(journalFile); err == nil {

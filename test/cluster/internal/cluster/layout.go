@@ -27,8 +27,8 @@ const (
 	Kubeconfig = stateDir + "/kubeconfig"
 )
 
-// Ports on the machine's own addresses. They are neither Kubernetes' usual ones, which another cluster may use,
-// nor node ports, nor in the range that the kernel gives to clients.
+// These are ports on the machine's own addresses, and neither Kubernetes' usual ones, which another cluster
+// may use, nor node ports, nor in the range that the kernel gives to clients.
 const (
 	portAPIServer         = 20443
 	portEtcd              = 20379

@@ -189,7 +189,7 @@ iptables: {localhostNodePorts: false, minSyncPeriod: 100ms}
 `, n.name(), userConfig("kube-proxy"), n.pods(), n.address())
 }
 
-// environment is that of every program. It has nothing of the caller's environment.
+// environment is that of every program, without the caller's environment.
 func environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

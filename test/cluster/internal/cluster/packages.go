@@ -29,7 +29,7 @@ var tools = []struct{ program, pkg string }{
 	{"mount", "mount"},
 }
 
-// elsewhere says what to do on a machine that can't run the cluster.
+// elsewhere is the advice on a machine that can't run the cluster.
 const elsewhere = "use any cluster in KUBECONFIG instead: make demo CLUSTER=existing"
 
 func missingPackages() []string {

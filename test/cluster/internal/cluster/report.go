@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Report tells a person what is being done. Each line has the seconds since the start.
+// Report tells a person about the present work. Each line has the seconds since the start.
 type Report struct {
 	out   io.Writer
 	start time.Time

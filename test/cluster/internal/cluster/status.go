@@ -22,8 +22,8 @@ func expected(nodes []*node) []string {
 	return list
 }
 
-// healthy returns what is wrong with the cluster. healthy waits a few seconds for the answers of a busy
-// machine, but not if a program has ended.
+// healthy returns the cluster's problems. healthy waits a few seconds for the answers of a busy machine, but
+// not if a program has ended.
 func healthy(ctx context.Context, nodes []*node) error {
 	if len(nodes) == 0 {
 		return errors.New("no node runs")
@@ -64,7 +64,7 @@ func endedPrograms() string {
 	return text.String()
 }
 
-// Status prints which programs run, and returns what is wrong.
+// Status prints which programs run, and returns the cluster's problems.
 func Status(ctx context.Context, report *Report) error {
 	nodes := presentNodes()
 	recorded := programs.Recorded()

@@ -73,8 +73,8 @@ func teardown(ctx context.Context, report *Report) error {
 	return errors.Join(failed...)
 }
 
-// endProcesses kills the cluster's processes, because nothing in the cluster is to be kept. It repeats this,
-// because processes may have started others meanwhile.
+// endProcesses kills the cluster's processes, because nothing in the cluster is to be kept. endProcesses
+// repeats this, because processes may have started others meanwhile.
 func endProcesses(ctx context.Context) error {
 	var ended []process.ID
 	for range 20 {

@@ -83,8 +83,8 @@ func delegate(parent string) {
 	}
 }
 
-// inheritCpuset sets what a new group of the version 1 cpuset controller lacks. Before that, no process can
-// enter the group.
+// inheritCpuset sets the values that a new group of the version 1 cpuset controller lacks. Before that, no
+// process can enter the group.
 func inheritCpuset(path string) {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(path, file))

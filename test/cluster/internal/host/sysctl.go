@@ -15,7 +15,7 @@ const sysctlRoot = "/proc/sys"
 type Setting struct {
 	// Name is its path under /proc/sys.
 	Name string
-	// Wanted is what the cluster sets it to.
+	// Wanted is the cluster's value.
 	Wanted string
 	// Before is the former value, to be restored.
 	Before string

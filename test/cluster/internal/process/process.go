@@ -127,7 +127,7 @@ func (d Dir) Recorded() map[string]ID {
 
 func (id ID) String() string { return fmt.Sprintf("%d %d %s", id.PID, id.Start, id.Boot) }
 
-// ParseID reads what String wrote.
+// ParseID is the inverse of String.
 func ParseID(text string) (ID, error) {
 	fields := strings.Fields(text)
 	if len(fields) != 3 {
