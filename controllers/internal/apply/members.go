@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -147,22 +148,36 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 
 // tellLost says which items this write loses, before it does. Without volumes, those of a member are in its pod alone.
 func (r *run) tellLost(a action.ApplyStatefulSet, d *templateDecision, from int32) {
-	lost := func(verb, format string, args ...any) {
-		r.Events.Eventf(r.cluster, nil, corev1.EventTypeWarning, "ItemsLost", verb, format, args...)
-	}
+	before := partitionOf(r.present.StatefulSet)
 	switch {
 	case !r.cluster.Spec.InPods() || from == 0:
 	case a.Replicas == 0:
-		lost("Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
+		r.itemsLost(nil, "Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
 	case d.changes && !a.Steps:
-		lost("Restart", "the %d members restart one by one, each without its items, because they have no volumes: rollout: Moved, with exclusive routers, moves them first", from)
-	case !d.changes && a.Loses && a.Partition < partitionOf(r.present.StatefulSet):
-		lost("Restart", "member %d restarts without its items: status says why it does not step out of the ring first", a.Partition)
+		r.itemsLost(nil, "Restart", "the %d members restart one by one, each without its items, because they have no volumes: rollout: Moved, with exclusive routers, moves them first", from)
+	case d.changes || !a.Loses || a.Partition >= before:
+	case a.Partition < before-1:
+		r.itemsLost(Related(r.cluster, build.PodName(r.cluster.Name, a.Partition)), "Restart", "the members from %d to %d restart one by one, each without its items, because they don't step out of the ring any more: see spec.rollout", a.Partition, before-1)
+	default: // of its own pod, so that it is not counted as another member's
+		r.itemsLost(Related(r.cluster, build.PodName(r.cluster.Name, a.Partition)), "Restart",
+			"member %d restarts without its items: status says why it does not step out of the ring first", a.Partition)
 	}
 }
 
+// tellEvicted says, before the budget opens, that members without volumes lose their items by evictions from now on.
+func (r *run) tellEvicted(a action.ApplyBudget) {
+	if b := r.present.Budget; a.Loses != "" && b != nil && build.EvictsNone(b) {
+		r.itemsLost(nil, "Evict", "members on nodes that are drained may be evicted from now on, each without its items, because they have no volumes: %s", a.Loses)
+	}
+}
+
+// itemsLost is the event that items of members without volumes are about to be lost.
+func (r *run) itemsLost(related runtime.Object, verb, format string, args ...any) {
+	r.Events.Eventf(r.cluster, related, corev1.EventTypeWarning, "ItemsLost", verb, format, args...)
+}
+
 func partitionOf(s *appsv1.StatefulSet) int32 {
-	if s.Spec.UpdateStrategy.RollingUpdate == nil {
+	if s == nil || s.Spec.UpdateStrategy.RollingUpdate == nil {
 		return 0
 	}
 	return ptr.Deref(s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)

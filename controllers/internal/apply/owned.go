@@ -83,6 +83,7 @@ func (r *run) applyBudget(ctx context.Context, a action.ApplyBudget) error {
 	if a.StepOut {
 		variant = 1
 	}
+	r.tellEvicted(a)
 	return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.present.Budget, extract: policyac.ExtractPodDisruptionBudget,
 		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration {

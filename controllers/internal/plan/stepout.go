@@ -56,7 +56,8 @@ type Step struct {
 	Member int32
 	State  StepState
 	Why    string
-	// Loses: the member restarts where it is, and has no volume, so its items are lost.
+	// Loses: the member restarts where it is, or all do that a lower partition lets go, and has no volume, so its items
+	// are lost.
 	Loses bool
 	// Since is when routers were told of the present state; zero if that is not known.
 	Since time.Time
@@ -104,7 +105,8 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 		return v.stepBack(s), w
 	}
 	s, w = v.stepNext(s, size)
-	s.Loses = v.Cluster.InPods && s.State == RestartsInPlace
+	letGo := len(v.StatefulSet.Outdated) > 0 && s.Partition < v.StatefulSet.Partition
+	s.Loses = v.Cluster.InPods && (s.State == RestartsInPlace || letGo)
 	return s, w
 }
 

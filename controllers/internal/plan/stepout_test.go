@@ -115,12 +115,7 @@ func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 		"no moves":          {func(o *Observed) { o.Cluster.MovesOff = true }, RestartsInPlace, "move no items"},
 		"its pod is ended":  {func(o *Observed) { o.Claims[2].Deleting = true }, RestartsInPlace, "its pod is being deleted"},
 	} {
-		s := replacing3().with(func(o *Observed) {
-			o.Cluster.InPods = true
-			for i := range o.Claims {
-				o.Claims[i].InPod = true
-			}
-		}).with(test.change)
+		s := inPods3(test.change)
 		p := Next(&s.o)
 		if p.State != test.state || !strings.Contains(p.Why, test.why) || p.Loses != (test.state == RestartsInPlace) {
 			t.Errorf("%s: %+v", what, p.Step)
@@ -129,6 +124,54 @@ func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 			if s.o.StepsOut(i) != (test.state == StepsOut || i < 2 && what == "its pod is ended") {
 				t.Errorf("%s: member %d steps out: %t", what, i, s.o.StepsOut(i))
 			}
+		}
+	}
+}
+
+// inPods3 is a cluster of three members without volumes, whose template has just changed.
+func inPods3(changes ...func(*Observed)) *scene {
+	s := replacing3().with(func(o *Observed) {
+		o.Cluster.InPods = true
+		for i := range o.Claims {
+			o.Claims[i].InPod = true
+		}
+	})
+	for _, change := range changes {
+		change(&s.o)
+	}
+	return s
+}
+
+// TestThePlanSaysWhatIsLost without volumes, before it is: each write that lets members go that have not stepped out.
+func TestThePlanSaysWhatIsLost(t *testing.T) {
+	restart := func(o *Observed) { o.Cluster.Moved = false }
+	for what, test := range map[string]struct {
+		scene *scene
+		loses bool
+	}{
+		"members step out":               {inPods3(), false},
+		"a member is away":               {inPods3(func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-time.Hour)}} }), true},
+		"rollout becomes Restart midway": {inPods3(restart), true},
+		"the same, and all are replaced": {inPods3(restart, func(o *Observed) { o.StatefulSet.Outdated = nil }), false},
+		"the same, with volumes":         {replacing3().with(restart), false},
+		"rollout was Restart before":     {inPods3(restart, func(o *Observed) { o.StatefulSet.Partition = 0 }), false},
+	} {
+		p := Next(&test.scene.o)
+		if a := actions[action.ApplyStatefulSet](p); len(a) != 1 || a[0].Loses != test.loses {
+			t.Errorf("%s: %+v", what, p.Step)
+		}
+	}
+	for what, test := range map[string]struct {
+		change func(*Observed)
+		why    string
+	}{
+		"members step out":       {func(*Observed) {}, ""},
+		"nodes can't be watched": {func(o *Observed) { o.NodesUnknown = "forbidden" }, "forbidden"},
+		"no step fits":           {func(o *Observed) { o.Cluster.MovesOff = true }, "move no items"},
+	} {
+		s := inPods3(func(o *Observed) { o.StatefulSet.Partition, o.StatefulSet.Outdated = 0, nil }, cordoned(1), test.change)
+		if a := actions[action.ApplyBudget](Next(&s.o)); len(a) != 1 || !strings.Contains(a[0].Loses, test.why) || (test.why == "") != (a[0].Loses == "") {
+			t.Errorf("%s: %+v, want that they lose their items: %q", what, a, test.why)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -154,7 +155,20 @@ func (d *decisions) tellMembers() (w claims.Work) {
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
 	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses},
-		action.ApplyBudget{StepOut: d.next.Cluster.StepsOutForEvictions && d.next.NodesUnknown == "" && !d.Evicted}, action.ApplyServiceMonitor{})
+		d.budget(), action.ApplyServiceMonitor{})
+}
+
+// budget allows the eviction of no member that is ready, if members step out before it.
+func (d *decisions) budget() (a action.ApplyBudget) {
+	c := &d.next.Cluster
+	if !c.StepsOutForEvictions {
+		return a
+	}
+	a.StepOut = d.next.NodesUnknown == "" && !d.Evicted
+	if c.InPods && !a.StepOut {
+		a.Loses = cmp.Or(d.next.NodesUnknown, d.Why)
+	}
+	return a
 }
 
 // Order is the table of the steps, in Markdown: what each writes, what its failure stops, and why it comes here.
