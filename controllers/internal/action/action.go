@@ -87,6 +87,8 @@ type (
 	WriteTable struct {
 		State         contract.RingState
 		ListSize, Out int32
+		// Begins: the member that is out is the first one of a roll-out.
+		Begins bool
 	}
 	// TellRouter annotates a router's pod, so that the kubelet updates the routers' table in it.
 	TellRouter struct{ Pod PodRef }
@@ -103,6 +105,8 @@ type (
 		Partition int32
 		// Loses: the members that a lower partition lets go lose their items.
 		Steps, Loses bool
+		// Why the member that a lower partition lets go restarts where it is; empty if that was said before.
+		Why string
 	}
 	// StartEmpty tells the supervisor of a member that is out to start its memcached empty. Serial is that of
 	// the ring without the member. Aside: the member is not to be ready then, so that its eviction is allowed.

@@ -67,6 +67,35 @@ func TestAnEventSaysWhichItemsAreLostBeforeTheyAre(t *testing.T) {
 	}
 }
 
+// TestAnEventSaysWhichWayMembersGetAnotherTemplate, and why: once for each roll-out, not for each reconcile.
+func TestAnEventSaysWhichWayMembersGetAnotherTemplate(t *testing.T) {
+	for what, test := range map[string]struct {
+		change  func(*cachev1alpha1.MemcachedSpec)
+		write   action.ApplyStatefulSet
+		changes bool
+		want    string
+	}{
+		"steps":                      {routed, action.ApplyStatefulSet{Steps: true, Partition: 3}, true, ""},
+		"rollout is Restart":         {func(s *cachev1alpha1.MemcachedSpec) { routed(s); s.Rollout = cachev1alpha1.RolloutRestart }, action.ApplyStatefulSet{}, true, "rollout is Restart"},
+		"direct clients":             {func(*cachev1alpha1.MemcachedSpec) {}, action.ApplyStatefulSet{}, true, "router.exclusive is not set"},
+		"the first one doesn't step": {routed, action.ApplyStatefulSet{Steps: true, Partition: 2, Why: "it is away"}, false, "member 2 gets another template, and restarts where it is: it is away"},
+		"the next ones neither":      {routed, action.ApplyStatefulSet{Steps: true, Partition: 1}, false, ""},
+		"the restart goes on":        {routed, action.ApplyStatefulSet{Steps: true, Partition: 3, Why: "it is away"}, false, ""},
+	} {
+		cluster := apitest.MakeMemcached("cache").Storage("128Mi").With(test.change).Obj()
+		set := &appsv1.StatefulSet{}
+		set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](3)}
+		events := &recorder{}
+		r := &run{Applier: &Applier{Events: events}, cluster: cluster, present: &observe.Objects{StatefulSet: set}}
+		r.tellRollOut(test.write, &templateDecision{changes: test.changes})
+		if got := strings.Join(events.all, "; "); !strings.HasSuffix(got, test.want) || (test.want == "") != (got == "") || len(events.all) > 1 {
+			t.Errorf("%s: %q, want %q", what, got, test.want)
+		}
+	}
+}
+
+func routed(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{Exclusive: true} }
+
 // TestAnEventSaysThatEvictionsLoseItems once, before the budget opens.
 func TestAnEventSaysThatEvictionsLoseItems(t *testing.T) {
 	budget := func(most int32) *policyv1.PodDisruptionBudget {

@@ -139,6 +139,9 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	case d.settled:
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, variant(a))
 	}
+	if err == nil && changed && from > 0 && a.Replicas > 0 {
+		r.tellRollOut(a, d)
+	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
 		// If members leave while others stay, the events about their claims tell.
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
@@ -161,6 +164,23 @@ func (r *run) tellLost(a action.ApplyStatefulSet, d *templateDecision, from int3
 	default: // of its own pod, so that it is not counted as another member's
 		r.itemsLost(Related(r.cluster, build.PodName(r.cluster.Name, a.Partition)), "Restart",
 			"member %d restarts without its items: status says why it does not step out of the ring first", a.Partition)
+	}
+}
+
+// tellRollOut says which way members get another template, and why: once for each roll-out, and of each member that
+// can't go that way.
+func (r *run) tellRollOut(a action.ApplyStatefulSet, d *templateDecision) {
+	why := a.Why
+	switch {
+	case d.changes && a.Steps: // the next plan decides
+	case d.changes:
+		why = "rollout is Restart"
+		if r.cluster.Spec.Rollout == "" && !build.RoutersExclusive(r.cluster) {
+			why = "router.exclusive is not set"
+		}
+		r.event(r.cluster, "RollOut", "RollOut", "the members get another template, and restart one by one, where they are: %s", why)
+	case why != "" && a.Partition < partitionOf(r.present.StatefulSet):
+		r.event(r.cluster, "RollOut", "RollOut", "member %d gets another template, and restarts where it is: %s", a.Partition, why)
 	}
 }
 

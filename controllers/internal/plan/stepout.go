@@ -63,6 +63,9 @@ type Step struct {
 	Since time.Time
 	// Node is the one that the member leaves; empty if the member gets another template.
 	Node string
+	// Begins: the member steps out, or restarts where it is, as the first one of a roll-out. Unforeseen: it restarts where
+	// it is although the spec and the client library let members step out.
+	Begins, Unforeseen bool
 	// Aside: the member that is out is not to be ready, so that it may be evicted. Evicted: no step fits, and members
 	// on cordoned nodes may be evicted with their items. Why says why.
 	Aside, Evicted bool
@@ -184,10 +187,12 @@ func (v *view) stepNext(s Step, size *Size) (Step, claims.Work) {
 	}
 	member := outdated[len(outdated)-1]
 	if member < s.Partition {
+		first := s.Partition >= v.StatefulSet.Replicas
 		if s, w = v.stepOut(s, member, size); s.State != "" {
+			s.Begins = first && s.State == StepsOut && v.Table.State == contract.RingStable
 			return s, w
 		}
-		s.Partition = member
+		s.Partition, s.Begins, s.Unforeseen = member, first, v.stepUnfit(member) == ""
 		return s.is(member, RestartsInPlace, s.Why), w
 	}
 	return s.is(member, RestartsInPlace, v.stepUnfit(member)), w

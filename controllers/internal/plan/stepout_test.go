@@ -128,6 +128,36 @@ func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 	}
 }
 
+// TestTheWayOfARollOutIsToldOnce: when its first member steps out, or restarts where it is, and when a later one restarts
+// where it is although the spec lets it step out.
+func TestTheWayOfARollOutIsToldOnce(t *testing.T) {
+	second := func(o *Observed) { o.StatefulSet.Partition, o.StatefulSet.Outdated = 2, []int32{0, 1} }
+	away := func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-time.Hour)}} }
+	off := func(o *Observed) { o.Cluster.MovesOff = true }
+	prepares := func(o *Observed) {
+		o.Table = &ring.Table{State: contract.RingPrepare, Old: o.Record.Ring, New: o.Record.Ring.Without(2), Since: now}
+	}
+	for what, test := range map[string]struct {
+		scene  *scene
+		begins bool
+		why    string
+	}{
+		"the first steps out":             {replacing3(), true, ""},
+		"routers are told already":        {replacing3().with(prepares), false, ""},
+		"the second steps out":            {replacing3().with(second), false, ""},
+		"the first restarts":              {replacing3().with(off), false, "move no items"},
+		"the second does":                 {replacing3().with(off).with(second), false, ""},
+		"the second does, and could step": {replacing3().with(away).with(second), false, "member 0 is away"},
+		"a member steps out for its node": {rested(cordoned(1)), false, ""},
+	} {
+		p := Next(&test.scene.o)
+		tables, sets := actions[action.WriteTable](p), actions[action.ApplyStatefulSet](p)
+		if len(tables) != 1 || len(sets) != 1 || tables[0].Begins != test.begins || !strings.Contains(sets[0].Why, test.why) || (test.why == "") != (sets[0].Why == "") {
+			t.Errorf("%s: %+v %+v", what, tables, p.Step)
+		}
+	}
+}
+
 // inPods3 is a cluster of three members without volumes, whose template has just changed.
 func inPods3(changes ...func(*Observed)) *scene {
 	s := replacing3().with(func(o *Observed) {

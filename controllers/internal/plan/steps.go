@@ -8,6 +8,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // decisions are those behind a plan. Each was made from the facts and from earlier decisions.
@@ -119,7 +120,9 @@ func (d *decisions) route() (w claims.Work) {
 	if !d.next.Cluster.Routers {
 		return w
 	}
-	w.Do(d.Table)
+	table := d.Table
+	table.Begins = d.Begins && table.State == contract.RingPrepare
+	w.Do(table)
 	for _, pod := range d.next.RouterPods {
 		w.Do(action.TellRouter{Pod: pod})
 	}
@@ -154,7 +157,11 @@ func (d *decisions) tellMembers() (w claims.Work) {
 
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
-	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses},
+	members := action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses}
+	if d.State == RestartsInPlace && (d.Begins || d.Unforeseen) {
+		members.Why = d.Step.Why
+	}
+	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, members,
 		d.budget(), action.ApplyServiceMonitor{})
 }
 
