@@ -9,9 +9,9 @@ import (
 )
 
 // A router that is told to end has to close its clients' connections, and the protocol has no word that announces it. A
-// library that keeps connections in a pool learns of it when it uses one the next time. Some then ask again (Dalli, memjs,
-// python-memcached). Others, however a connection is closed, return an error once for each (gomemcache, pymemcache,
-// libmemcached); an application can ask again itself. So:
+// library that keeps connections in a pool learns of it when it uses one the next time. Some then ask again (Dalli,
+// python-memcached), or have connected anew (memjs). Others return an error once for each connection, however it is
+// closed (gomemcache, pymemcache, libmemcached); an application can ask again itself. So:
 //
 //   - Clients that connect for a few requests go by themselves while the router lingers, and are not interrupted.
 //   - Connections are closed one after the other: an application that asks again doesn't meet another closed one of its
