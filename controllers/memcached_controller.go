@@ -104,6 +104,8 @@ type MemcachedReconciler struct {
 	seen remembered.Names
 	// notCreated knows since when pods are missing, and why.
 	notCreated read.MissingPods
+	// missing knows since when members have had no pod.
+	missing remembered.Missing
 	// monitors and bindings apply objects that are not watched.
 	monitors apply.Monitors
 	bindings apply.Bindings
@@ -122,7 +124,7 @@ type outcome struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates, Steps: r.steps, Nodes: r.nodes,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen, Missing: &r.missing,
 	}
 }
 
@@ -312,6 +314,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.seen.Forget(key)
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
+	r.missing.Forget(key)
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.rings.Forget(key)

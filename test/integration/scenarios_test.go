@@ -54,7 +54,7 @@ func scenarios() map[string]scenario {
 				w.eventually("member 1 is evicted", func() error { return w.evict("cache-1") })
 				w.eventually("member 1 is on another node", func() error { return w.on("cache-1", w.namespace+"-1") })
 				w.change(w.memcached(), `{"spec":{"podDisruptionBudget":{"enabled":false,"evictions":null}}}`)
-				w.eventually("there is no budget", func() error { return errors.Join(w.labelsBudget(), w.hasBudget(false)) })
+				w.eventually("there is no budget", func() error { return w.hasBudget(false) })
 				w.change(w.memcached(), `{"spec":{"podDisruptionBudget":{"enabled":null}}}`)
 			},
 			func(w *world) error { return errors.Join(w.hasBudget(true), routedAndSettled(2)(w)) },

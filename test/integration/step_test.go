@@ -358,14 +358,6 @@ func (w *world) hasBudget(is bool) error {
 	return client.IgnoreNotFound(err)
 }
 
-// labelsBudget gives the budget the label back that a stranger may have taken off: the operator does not see an object
-// without the label, so an unwanted one would stay as long as the cluster.
-func (w *world) labelsBudget() error {
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	label := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, cachev1alpha1.LabelCluster, name)
-	return client.IgnoreNotFound(admin.Patch(w.Context(), budget, client.RawPatch(types.MergePatchType, []byte(label))))
-}
-
 // stepsAside returns nil if the member is out of the ring, and not ready.
 func (w *world) stepsAside(member int) error {
 	table, err := w.table()

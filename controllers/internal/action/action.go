@@ -86,6 +86,8 @@ type (
 	WriteTable struct {
 		State         contract.RingState
 		ListSize, Out int32
+		// Begins: the member that is out is the first one of a roll-out.
+		Begins bool
 	}
 	// TellRouter annotates a router's pod, so that the kubelet updates the routers' table in it.
 	TellRouter struct{ Pod PodRef }
@@ -100,8 +102,10 @@ type (
 		KeepTemplate bool
 		// Partition: members with lower ordinals keep their template. Steps: if the template changes, all do.
 		Partition int32
-		// Loses: the member that a lower partition lets go loses its items.
+		// Loses: the members that a lower partition lets go lose their items.
 		Steps, Loses bool
+		// Why the member that a lower partition lets go restarts where it is; empty if that was said before.
+		Why string
 	}
 	// StartEmpty tells the supervisor of a member that is out to start its memcached empty. Serial is that of
 	// the ring without the member. Aside: the member is not to be ready then, so that its eviction is allowed.
@@ -113,8 +117,11 @@ type (
 	// ApplyDeployment applies the Deployment of a cluster without storage.
 	ApplyDeployment struct{ Replicas int32 }
 	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: it allows the eviction of no member that is
-	// ready.
-	ApplyBudget struct{ StepOut bool }
+	// ready. Loses is why members that may be evicted now lose their items; empty if they don't.
+	ApplyBudget struct {
+		StepOut bool
+		Loses   string
+	}
 	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}
 	// OpenPartition lets all members of the StatefulSet have its template, because no operator lowers the

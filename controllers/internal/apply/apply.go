@@ -113,6 +113,8 @@ type run struct {
 	marked []*corev1.PersistentVolumeClaim
 	// markedPods are the pods that were marked since view was read, by their UIDs, with the number of the mark.
 	markedPods map[types.UID]int64
+	// unlooked: unwanted objects are looked for live (unwanted).
+	unlooked bool
 	// owns: a live read has shown that the Memcached isn't deleted.
 	owns bool
 	// first: this run has added the cluster's finalizer, which comes before all other writes.
@@ -144,8 +146,12 @@ func (a *Applier) writer(cluster *cachev1alpha1.Memcached) *write.Writer {
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
 	r.forgetPods()
+	r.unlooked = r.looks()
 	r.claims.ForgetJobs(actions)
 	err := r.takeSteps(ctx, actions)
+	if err == nil {
+		r.noteLooked()
+	}
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = write.Worse(err, unlabelled)
 	}

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -138,6 +139,9 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	case d.settled:
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, variant(a))
 	}
+	if err == nil && changed && from > 0 && a.Replicas > 0 {
+		r.tellRollOut(a, d)
+	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
 		// If members leave while others stay, the events about their claims say so.
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
@@ -148,22 +152,53 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 // tellLost says which items this write loses, before the write: without volumes, a member's items are in its
 // pod alone.
 func (r *run) tellLost(a action.ApplyStatefulSet, d *templateDecision, from int32) {
-	lost := func(verb, format string, args ...any) {
-		r.Events.Eventf(r.cluster, nil, corev1.EventTypeWarning, "ItemsLost", verb, format, args...)
-	}
+	before := partitionOf(r.present.StatefulSet)
 	switch {
 	case !r.cluster.Spec.InPods() || from == 0:
 	case a.Replicas == 0:
-		lost("Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
+		r.itemsLost(nil, "Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
 	case d.changes && !a.Steps:
-		lost("Restart", "the %d members restart one by one, each without its items, because they have no volumes: rollout: Moved, with exclusive routers, moves them first", from)
-	case !d.changes && a.Loses && a.Partition < partitionOf(r.present.StatefulSet):
-		lost("Restart", "member %d restarts without its items: status says why it does not step out of the ring first", a.Partition)
+		r.itemsLost(nil, "Restart", "the %d members restart one by one, each without its items, because they have no volumes: rollout: Moved, with exclusive routers, moves them first", from)
+	case d.changes || !a.Loses || a.Partition >= before:
+	case a.Partition < before-1:
+		r.itemsLost(Related(r.cluster, build.PodName(r.cluster.Name, a.Partition)), "Restart", "the members from %d to %d restart one by one, each without its items, because they don't step out of the ring any more: see spec.rollout", a.Partition, before-1)
+	default: // of its own pod, so that it is not counted as another member's
+		r.itemsLost(Related(r.cluster, build.PodName(r.cluster.Name, a.Partition)), "Restart",
+			"member %d restarts without its items: status says why it does not step out of the ring first", a.Partition)
 	}
 }
 
+// tellRollOut says which way members get another template, and why: once for each roll-out, and of each member that
+// can't go that way.
+func (r *run) tellRollOut(a action.ApplyStatefulSet, d *templateDecision) {
+	why := a.Why
+	switch {
+	case d.changes && a.Steps: // the next plan decides
+	case d.changes:
+		why = "rollout is Restart"
+		if r.cluster.Spec.Rollout == "" && !build.RoutersExclusive(r.cluster) {
+			why = "router.exclusive is not set"
+		}
+		r.event(r.cluster, "RollOut", "RollOut", "the members get another template, and restart one by one, where they are: %s", why)
+	case why != "" && a.Partition < partitionOf(r.present.StatefulSet):
+		r.event(r.cluster, "RollOut", "RollOut", "member %d gets another template, and restarts where it is: %s", a.Partition, why)
+	}
+}
+
+// tellEvicted says, before the budget opens, that members without volumes lose their items by evictions from now on.
+func (r *run) tellEvicted(a action.ApplyBudget) {
+	if b := r.present.Budget; a.Loses != "" && b != nil && build.EvictsNone(b) {
+		r.itemsLost(nil, "Evict", "members on nodes that are drained may be evicted from now on, each without its items, because they have no volumes: %s", a.Loses)
+	}
+}
+
+// itemsLost is the event that items of members without volumes are about to be lost.
+func (r *run) itemsLost(related runtime.Object, verb, format string, args ...any) {
+	r.Events.Eventf(r.cluster, related, corev1.EventTypeWarning, "ItemsLost", verb, format, args...)
+}
+
 func partitionOf(s *appsv1.StatefulSet) int32 {
-	if s.Spec.UpdateStrategy.RollingUpdate == nil {
+	if s == nil || s.Spec.UpdateStrategy.RollingUpdate == nil {
 		return 0
 	}
 	return ptr.Deref(s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)

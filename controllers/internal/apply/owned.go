@@ -83,6 +83,7 @@ func (r *run) applyBudget(ctx context.Context, a action.ApplyBudget) error {
 	if a.StepOut {
 		variant = 1
 	}
+	r.tellEvicted(a)
 	return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.present.Budget, extract: policyac.ExtractPodDisruptionBudget,
 		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration {
@@ -134,10 +135,7 @@ func applyOwned[T any, P interface {
 	}
 	desired := w.desired()
 	if desired == nil {
-		if w.current == nil || !metav1.IsControlledBy(w.current, r.cluster) || w.current.GetDeletionTimestamp() != nil {
-			return nil
-		}
-		return write.Delete(ctx, r.Client, w.current)
+		return unwanted[T, P](ctx, r, w.kind, w.name, w.current)
 	}
 	if w.current == nil {
 		stale, err := create[T, P](ctx, r, w.kind, w.name, desired)
@@ -167,6 +165,46 @@ func applyOwned[T any, P interface {
 	_, err = applyHashed[AC, C](ctx, r, desired, w.current, hash)
 	return err
 }
+
+// unwanted deletes an object that the spec does not want any more.
+//
+// The cache lacks an object whose label another client has removed, and then the spec says nothing of it that would bring
+// the label back. So it is read live once: if this process has seen it as wanted, or if the spec has changed since an
+// earlier process looked. At rest nothing is read.
+func unwanted[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *run, kind, name string, current P) (err error) {
+	its := func(k string) bool { return k == kind || k == kindMade+kind }
+	if current == nil {
+		if !r.unlooked && !r.Matches.Knows(r.cluster, kind) && !r.Matches.Knows(r.cluster, kindMade+kind) {
+			return nil
+		}
+		if current, err = read.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name}); err != nil {
+			return err
+		}
+	}
+	if current != nil && metav1.IsControlledBy(current, r.cluster) && current.GetDeletionTimestamp() == nil {
+		err = write.Delete(ctx, r.Client, current)
+	}
+	if err == nil {
+		r.Matches.Drop(r.cluster, its)
+	}
+	return err
+}
+
+// kindLooked is the key in Matches of a cluster whose unwanted objects this process has looked for.
+const kindLooked = "looked for what is unwanted"
+
+// looks tells whether this process has yet to look for unwanted objects of a cluster whose spec has changed since its
+// status was written.
+func (r *run) looks() bool {
+	seen := r.cluster.Status.ObservedGeneration
+	return seen != 0 && seen != r.cluster.Generation && !r.Matches.Knows(r.cluster, kindLooked)
+}
+
+// noteLooked notes that this process has looked for them. From now on it knows what is wanted.
+func (r *run) noteLooked() { r.Matches.Note(r.cluster, kindLooked, &metav1.ObjectMeta{}, 0) }
 
 // applyHashed applies the configuration with this hash in place of the live object's. sent tells whether the request
 // was sent.

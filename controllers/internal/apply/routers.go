@@ -210,6 +210,9 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	if err == nil && t != nil {
 		r.table = t.Number
 	}
+	if err == nil && differs && a.Begins {
+		r.event(r.cluster, "RollOut", "RollOut", "the members get another template, and each steps out of the ring before its restart: member %d is the first", a.Out-1)
+	}
 	return write.ApartIf(current == nil && len(r.present.Routers.Pods) == 0, err) // no router has been told of any member
 }
 

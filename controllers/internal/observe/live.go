@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,9 @@ func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcache
 		}
 	}
 	pods := slices.DeleteFunc(slices.Clone(v.jobs.Pods), func(p corev1.Pod) bool { return !identity.MemberPod(cluster, members, &p) })
-	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, pods, v.StatefulSet.Replicas)
+	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, pods, v.StatefulSet.Replicas, func(member int32) time.Time {
+		return r.Missing.Since(client.ObjectKeyFromObject(cluster), member, v.Now)
+	})
 	if v.Cluster.InPods {
 		v.Claims = holders(cluster.Name, pods)
 	}

@@ -74,6 +74,8 @@ type Reader struct {
 	// grow.
 	NotCreated    *read.MissingPods
 	GrowthRefused *remembered.Answers[string]
+	// Missing remembers since when members have had no pod; nil knows of no time.
+	Missing *remembered.Missing
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
 	Seen *remembered.Names
 	// Obstructed has the claims whose last step the API server has refused; nil remembers none.
@@ -151,6 +153,8 @@ type State struct {
 	Cordoned     []plan.Cordoned
 	NodesPending bool
 	NodesUnknown string
+	// MissingSince has since when members have had no pod, as far as is known.
+	MissingSince map[int32]time.Time
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
@@ -234,6 +238,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
+	r.observeMissing(key, o)
 	r.observeCreation(ctx, o)
 	if cluster.Spec.HasVolumes() {
 		o.Unfound = r.findClaims(ctx, o)
@@ -332,10 +337,28 @@ func (o *State) Plan() plan.Plan {
 	return plan.Next(&in)
 }
 
+// observeMissing notes which members that the StatefulSet should have have no pod: for a moment, between two pods, or for
+// longer.
+func (r *Reader) observeMissing(key client.ObjectKey, o *State) {
+	there := map[int32]bool{}
+	for i := range o.Pods {
+		if ordinal, ok := build.PodOrdinal(key.Name, o.Pods[i].Name); ok {
+			there[ordinal] = true
+		}
+	}
+	var missing []int32
+	for i := range min(planStatefulSet(o.StatefulSet).Replicas, cachev1alpha1.MaxSize) {
+		if !there[i] {
+			missing = append(missing, i)
+		}
+	}
+	o.MissingSince = r.Missing.Note(key, missing, o.Now)
+}
+
 // readiness tells which of the members that the StatefulSet should have are ready, when the last of
 // them became ready, and which aren't ready. The time that a member takes to stop doesn't count as
-// away.
-func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32, last time.Time, away []plan.Away) {
+// away. missing is since when a member has had no pod.
+func readiness(cluster string, pods []corev1.Pod, replicas int32, missing func(member int32) time.Time) (ready []int32, last time.Time, away []plan.Away) {
 	ordinals := map[int32]*corev1.Pod{}
 	for i := range pods {
 		if ordinal, ok := build.PodOrdinal(cluster, pods[i].Name); ok {
@@ -355,6 +378,8 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 		a := plan.Away{Ordinal: i}
 		if pod := ordinals[i]; pod != nil {
 			a.Since = awaySince(pod)
+		} else {
+			a.Since = missing(i)
 		}
 		away = append(away, a)
 	}
@@ -441,7 +466,7 @@ func (o *State) Input() plan.Observed {
 	if in.Cluster.Plain {
 		in.Ready = servingPlaces(o.Pods)
 	} else {
-		in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+		in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas, func(member int32) time.Time { return o.MissingSince[member] })
 	}
 	in.MemoryRuns = memoryRuns(o.Pods, in.Cluster.Memory)
 	in.ClaimsWithDrainerPod, in.ClaimsWithDrainerAtWork = read.Mounted(o.DrainerPods)

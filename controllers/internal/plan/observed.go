@@ -128,7 +128,7 @@ type Cordoned struct {
 	Since   time.Time
 }
 
-// Away is a member that isn't ready, and since when; zero if that is not known.
+// Away is a member that isn't ready, and since when; zero if that is not known: then it has been away for long.
 type Away struct {
 	Ordinal int32
 	Since   time.Time

@@ -56,12 +56,16 @@ type Step struct {
 	Member int32
 	State  StepState
 	Why    string
-	// Loses: the member restarts where it is, and has no volume, so its items are lost.
+	// Loses: the member restarts where it is, or all do that a lower partition lets go, and has no volume, so its items
+	// are lost.
 	Loses bool
 	// Since is when routers were told of the present state; zero if that is not known.
 	Since time.Time
 	// Node is the one that the member leaves; empty if the member gets another template.
 	Node string
+	// Begins: the member steps out, or restarts where it is, as the first one of a roll-out. Unforeseen: it restarts where
+	// it is although the spec and the client library let members step out.
+	Begins, Unforeseen bool
 	// Aside: the member that is out is not to be ready, so that it may be evicted. Evicted: no step fits, and members
 	// on cordoned nodes may be evicted with their items. Why says why.
 	Aside, Evicted bool
@@ -104,7 +108,8 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 		return v.stepBack(s), w
 	}
 	s, w = v.stepNext(s, size)
-	s.Loses = v.Cluster.InPods && s.State == RestartsInPlace
+	letGo := len(v.StatefulSet.Outdated) > 0 && s.Partition < v.StatefulSet.Partition
+	s.Loses = v.Cluster.InPods && (s.State == RestartsInPlace || letGo)
 	return s, w
 }
 
@@ -182,10 +187,12 @@ func (v *view) stepNext(s Step, size *Size) (Step, claims.Work) {
 	}
 	member := outdated[len(outdated)-1]
 	if member < s.Partition {
+		first := s.Partition >= v.StatefulSet.Replicas
 		if s, w = v.stepOut(s, member, size); s.State != "" {
+			s.Begins = first && s.State == StepsOut && v.Table.State == contract.RingStable
 			return s, w
 		}
-		s.Partition = member
+		s.Partition, s.Begins, s.Unforeseen = member, first, v.stepUnfit(member) == ""
 		return s.is(member, RestartsInPlace, s.Why), w
 	}
 	return s.is(member, RestartsInPlace, v.stepUnfit(member)), w
@@ -257,8 +264,10 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	t := v.Table
 	steps := t != nil && t.State == contract.RingPrepare && t.Old == whole && t.New == whole.Without(member)
 	switch {
-	case size.Replicas != v.StatefulSet.Replicas || size.SizeBlocked != NotBlocked || v.Cluster.Size != whole.Size || v.ListSize != whole.Size:
+	case size.changes(v):
 		return "the size changes first", "", wake
+	case size.SizeBlocked == BlockedByShortage && !v.Cluster.InPods:
+		return "", "the others have too little memory, as for the size that is wanted", wake
 	case v.moving:
 		return "items are moved first", "", wake
 	case v.drains || v.returns != "" || slices.ContainsFunc(v.members, v.drainComes):
@@ -287,6 +296,16 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	return "", "", wake
 }
 
+// changes tells whether the size changes now, or will by itself. A step doesn't wait for a size that waits for a person.
+func (s *Size) changes(v *view) bool {
+	whole := v.Record.Ring
+	switch s.SizeBlocked {
+	case BlockedByVolume, BlockedByShortage, BlockedByRefusal: // if its volume is drained soon, a step waits for that
+		return s.Replicas != v.StatefulSet.Replicas || s.Replicas != whole.Size || v.ListSize != whole.Size
+	}
+	return s.Replicas != v.StatefulSet.Replicas || s.SizeBlocked != NotBlocked || v.Cluster.Size != whole.Size || v.ListSize != whole.Size
+}
+
 // stepUnfit tells why the member can't step out, as far as waiting doesn't change it.
 func (v *view) stepUnfit(ordinal int32) string {
 	whole := v.Record.Ring.Whole()
@@ -307,8 +326,15 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "it has started before rollout was Moved"
 	case slices.ContainsFunc(v.members, func(m member) bool { return v.toDrain(m) && !v.drainComes(m) }):
 		return "a drain has failed, or waits for a person"
+	case slices.ContainsFunc(v.members, func(m member) bool { return m.toMove() && m.mover != nil && moveFailed(m.mover) }):
+		return "a move has failed, and waits for a person"
 	}
 	return ""
+}
+
+// moveFailed tells whether the mover has failed, and is not tried again by itself.
+func moveFailed(j *claims.Job) bool {
+	return j.State == claims.JobFailed && !j.Deleting && !j.Retryable()
 }
 
 // stepClaim tells whether the member has such a claim.

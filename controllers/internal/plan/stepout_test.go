@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -115,12 +117,7 @@ func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 		"no moves":          {func(o *Observed) { o.Cluster.MovesOff = true }, RestartsInPlace, "move no items"},
 		"its pod is ended":  {func(o *Observed) { o.Claims[2].Deleting = true }, RestartsInPlace, "its pod is being deleted"},
 	} {
-		s := replacing3().with(func(o *Observed) {
-			o.Cluster.InPods = true
-			for i := range o.Claims {
-				o.Claims[i].InPod = true
-			}
-		}).with(test.change)
+		s := inPods3(test.change)
 		p := Next(&s.o)
 		if p.State != test.state || !strings.Contains(p.Why, test.why) || p.Loses != (test.state == RestartsInPlace) {
 			t.Errorf("%s: %+v", what, p.Step)
@@ -129,6 +126,124 @@ func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 			if s.o.StepsOut(i) != (test.state == StepsOut || i < 2 && what == "its pod is ended") {
 				t.Errorf("%s: member %d steps out: %t", what, i, s.o.StepsOut(i))
 			}
+		}
+	}
+}
+
+// TestTheWayOfARollOutIsToldOnce: when its first member steps out, or restarts where it is, and when a later one restarts
+// where it is although the spec lets it step out.
+func TestTheWayOfARollOutIsToldOnce(t *testing.T) {
+	second := func(o *Observed) { o.StatefulSet.Partition, o.StatefulSet.Outdated = 2, []int32{0, 1} }
+	away := func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-time.Hour)}} }
+	off := func(o *Observed) { o.Cluster.MovesOff = true }
+	prepares := func(o *Observed) {
+		o.Table = &ring.Table{State: contract.RingPrepare, Old: o.Record.Ring, New: o.Record.Ring.Without(2), Since: now}
+	}
+	for what, test := range map[string]struct {
+		scene  *scene
+		begins bool
+		why    string
+	}{
+		"the first steps out":             {replacing3(), true, ""},
+		"routers are told already":        {replacing3().with(prepares), false, ""},
+		"the second steps out":            {replacing3().with(second), false, ""},
+		"the first restarts":              {replacing3().with(off), false, "move no items"},
+		"the second does":                 {replacing3().with(off).with(second), false, ""},
+		"the second does, and could step": {replacing3().with(away).with(second), false, "member 0 is away"},
+		"a member steps out for its node": {rested(cordoned(1)), false, ""},
+	} {
+		p := Next(&test.scene.o)
+		tables, sets := actions[action.WriteTable](p), actions[action.ApplyStatefulSet](p)
+		if len(tables) != 1 || len(sets) != 1 || tables[0].Begins != test.begins || !strings.Contains(sets[0].Why, test.why) || (test.why == "") != (sets[0].Why == "") {
+			t.Errorf("%s: %+v %+v", what, tables, p.Step)
+		}
+	}
+}
+
+// TestARollOutWaitsForNoPerson: a size that can't change, or a move that is not tried again by itself, doesn't hold it up.
+func TestARollOutWaitsForNoPerson(t *testing.T) {
+	short := func(o *Observed) {
+		o.Cluster.Size, o.Cluster.WaitForRoom, o.Room = 2, true, &Room{Leaving: 2, Evicted: 1}
+	}
+	refused := func(o *Observed) {
+		o.Cluster.Size = 2
+		o.Obstructed = map[types.UID]claims.Obstruction{uid(2): {Why: "no", Until: now.Add(time.Hour)}}
+	}
+	unmoved := func(final bool) func(*Observed) {
+		return func(o *Observed) {
+			o.Record = o.Record.Next(o.Record.Ring)
+			o.Record.From, o.Record.Ring = o.Cluster.Ring.Of(2), o.Cluster.Ring.Of(3)
+			o.Table.New = o.Record.Ring
+			receipt := ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(uid(0), o.Record.Target()), Reason: "BadArguments", ExitCode: contract.ExitUsage})
+			receipt.Final = final
+			o.Moves = []claims.Job{{Name: "move", UID: "j", ClaimUID: uid(0), Target: o.Record.Target(), State: claims.JobFailed, Receipt: receipt, Ended: now}}
+		}
+	}
+	for what, test := range map[string]struct {
+		scene   *scene
+		blocked Block
+		state   StepState
+		why     string
+	}{
+		"a volume is kept, and in the way":     {replacing3().left(3, decided(claims.Retain), unheld).wanted(4), BlockedByVolume, StepsOut, ""},
+		"its volume is drained soon":           {replacing3().left(3).wanted(4), BlockedByDrain, StepDelayed, ""},
+		"too little room":                      {replacing3().with(short), BlockedByShortage, RestartsInPlace, "too little memory"},
+		"too little room, and it has the only": {inPods3(short), BlockedByShortage, StepsOut, ""},
+		"a mark is refused":                    {replacing3().with(refused), BlockedByRefusal, StepsOut, ""},
+		"a move has failed for good":           {replacing3().with(unmoved(true)), NotBlocked, RestartsInPlace, "a move has failed"},
+		"a move is tried again":                {replacing3().with(unmoved(false)), NotBlocked, StepDelayed, "items are moved first"},
+	} {
+		p := Next(&test.scene.o)
+		if p.SizeBlocked != test.blocked || p.State != test.state || !strings.Contains(p.Why, test.why) {
+			t.Errorf("%s: blocked %q, %+v", what, p.SizeBlocked, p.Step)
+		}
+	}
+}
+
+// inPods3 is a cluster of three members without volumes, whose template has just changed.
+func inPods3(changes ...func(*Observed)) *scene {
+	s := replacing3().with(func(o *Observed) {
+		o.Cluster.InPods = true
+		for i := range o.Claims {
+			o.Claims[i].InPod = true
+		}
+	})
+	for _, change := range changes {
+		change(&s.o)
+	}
+	return s
+}
+
+// TestThePlanSaysWhatIsLost without volumes, before it is: each write that lets members go that have not stepped out.
+func TestThePlanSaysWhatIsLost(t *testing.T) {
+	restart := func(o *Observed) { o.Cluster.Moved = false }
+	for what, test := range map[string]struct {
+		scene *scene
+		loses bool
+	}{
+		"members step out":               {inPods3(), false},
+		"a member is away":               {inPods3(func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-time.Hour)}} }), true},
+		"rollout becomes Restart midway": {inPods3(restart), true},
+		"the same, and all are replaced": {inPods3(restart, func(o *Observed) { o.StatefulSet.Outdated = nil }), false},
+		"the same, with volumes":         {replacing3().with(restart), false},
+		"rollout was Restart before":     {inPods3(restart, func(o *Observed) { o.StatefulSet.Partition = 0 }), false},
+	} {
+		p := Next(&test.scene.o)
+		if a := actions[action.ApplyStatefulSet](p); len(a) != 1 || a[0].Loses != test.loses {
+			t.Errorf("%s: %+v", what, p.Step)
+		}
+	}
+	for what, test := range map[string]struct {
+		change func(*Observed)
+		why    string
+	}{
+		"members step out":       {func(*Observed) {}, ""},
+		"nodes can't be watched": {func(o *Observed) { o.NodesUnknown = "forbidden" }, "forbidden"},
+		"no step fits":           {func(o *Observed) { o.Cluster.MovesOff = true }, "move no items"},
+	} {
+		s := inPods3(func(o *Observed) { o.StatefulSet.Partition, o.StatefulSet.Outdated = 0, nil }, cordoned(1), test.change)
+		if a := actions[action.ApplyBudget](Next(&s.o)); len(a) != 1 || !strings.Contains(a[0].Loses, test.why) || (test.why == "") != (a[0].Loses == "") {
+			t.Errorf("%s: %+v, want that they lose their items: %q", what, a, test.why)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // decisions are those behind a plan. Each was made from the facts and from earlier decisions.
@@ -118,7 +120,9 @@ func (d *decisions) route() (w claims.Work) {
 	if !d.next.Cluster.Routers {
 		return w
 	}
-	w.Do(d.Table)
+	table := d.Table
+	table.Begins = d.Begins && table.State == contract.RingPrepare
+	w.Do(table)
 	for _, pod := range d.next.RouterPods {
 		w.Do(action.TellRouter{Pod: pod})
 	}
@@ -153,8 +157,25 @@ func (d *decisions) tellMembers() (w claims.Work) {
 
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
-	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses},
-		action.ApplyBudget{StepOut: d.next.Cluster.StepsOutForEvictions && d.next.NodesUnknown == "" && !d.Evicted}, action.ApplyServiceMonitor{})
+	members := action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses}
+	if d.State == RestartsInPlace && (d.Begins || d.Unforeseen) {
+		members.Why = d.Step.Why
+	}
+	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, members,
+		d.budget(), action.ApplyServiceMonitor{})
+}
+
+// budget allows the eviction of no member that is ready, if members step out before it.
+func (d *decisions) budget() (a action.ApplyBudget) {
+	c := &d.next.Cluster
+	if !c.StepsOutForEvictions {
+		return a
+	}
+	a.StepOut = d.next.NodesUnknown == "" && !d.Evicted
+	if c.InPods && !a.StepOut {
+		a.Loses = cmp.Or(d.next.NodesUnknown, d.Why)
+	}
+	return a
 }
 
 // Order is the table of the steps, in Markdown: each step's writes, the steps that its failure stops, and the

@@ -40,6 +40,15 @@ func (m *Matches) Has(c client.Object, kind string, object metav1.Object, varian
 	return has
 }
 
+// Knows tells whether an object of this kind has matched, in whatever version, and was not dropped since.
+func (m *Matches) Knows(c client.Object, kind string) (knows bool) {
+	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
+		last, ok := (*found)[kind]
+		knows = ok && last.cluster == c.GetUID()
+	})
+	return knows
+}
+
 // Note remembers that the object matches.
 func (m *Matches) Note(c client.Object, kind string, object metav1.Object, variant int32) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {

@@ -144,12 +144,20 @@ func asWanted(in *Input, s *cachev1alpha1.MemcachedStatus) string {
 		rest = append(rest, fmt.Sprintf("members whose items are to be moved: %d", n))
 	}
 	if s := &in.Plan.Step; s.Evicted {
-		rest = append(rest, fmt.Sprintf("member %d on node %s, which is cordoned, may be evicted with its items: %s", s.Member, s.Node, s.Why))
+		rest = append(rest, fmt.Sprintf("member %d on node %s, which is cordoned, may be evicted %s its items: %s", s.Member, s.Node, evictedWith(in), s.Why))
 	}
 	if len(rest) == 0 {
 		return "the cluster is as wanted"
 	}
 	return "the members are as wanted; " + strings.Join(rest, "; ")
+}
+
+// evictedWith is "with" if a member's items outlive its eviction.
+func evictedWith(in *Input) string {
+	if in.Cluster.Spec.InPods() {
+		return "without"
+	}
+	return "with"
 }
 
 // freed says when the member that left blocks its return no more.

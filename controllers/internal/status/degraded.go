@@ -180,7 +180,7 @@ func nodesUnknown(in *Input) *trouble {
 		return nil
 	}
 	return troublef(cachev1alpha1.ReasonNodesUnknown,
-		"podDisruptionBudget.evictions is StepOut, and members are evicted with their items, as with Bounded: %s", in.NodesUnknown)
+		"podDisruptionBudget.evictions is StepOut, and members are evicted %s their items, as with Bounded: %s", evictedWith(in), in.NodesUnknown)
 }
 
 // Kept is a deleted object that another owner's finalizer keeps.
