@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -43,21 +42,18 @@ func (w *world) makeSecret(name string, data map[string]string) *corev1.Secret {
 	return secret
 }
 
-// grantBinding gives the operator the rights of docs/security.md.
+// grantBinding gives the operator the rights that docs/security.md names.
 func (w *world) grantBinding() {
 	w.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "examples", "binding.yaml"))
 	if err != nil {
 		w.Fatal(err)
 	}
-	manifest := regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac[^`]*)```").FindSubmatch(text)
-	if manifest == nil {
-		w.Fatal("docs/security.md has no Role")
-	}
-	role, binding, _ := strings.Cut(string(manifest[1]), "---\n")
+	_, rights, _ := strings.Cut(string(text), "\n---\n")
+	role, binding, _ := strings.Cut(rights, "\n---\n")
 	r, b := &rbacv1.Role{}, &rbacv1.RoleBinding{}
-	if err := errors.Join(yaml.UnmarshalStrict([]byte(role), r), yaml.UnmarshalStrict([]byte(binding), b)); err != nil {
-		w.Fatal(err)
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(role), r), yaml.UnmarshalStrict([]byte(binding), b)); err != nil || len(r.Rules) == 0 {
+		w.Fatalf("docs/examples/binding.yaml has no Role: %v", err)
 	}
 	if w.user != operatorUser {
 		b.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: w.user}}
