@@ -134,7 +134,7 @@ func systems() []system {
 		{name: "operator with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutRestart},
 		{name: "operator with routers and Moved", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved, evictions: cachev1alpha1.EvictionsStepOut},
 		{name: "Memory", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, inPods: true},
-		{name: "Memory with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved, inPods: true},
+		{name: "Memory with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved, evictions: cachev1alpha1.EvictionsStepOut, inPods: true},
 	}
 }
 
