@@ -772,7 +772,8 @@ type DrainSpec struct {
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h, such as 1h30m; the longest unit is h"
 	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
-	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi, without limits.
+	// resources of the drainer. Defaults to requests of 10m CPU and 64Mi, without limits: where a node has
+	// too little CPU, members and routers come first.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// podTemplate has further settings of the Jobs of drains and moves, and of their pods. Defaults as

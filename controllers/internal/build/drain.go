@@ -238,6 +238,8 @@ func drainSecurity() *corev1.SecurityContext {
 	}
 }
 
+// drainResources requests less CPU than members and routers do: where the node has too little, clients' requests
+// come first.
 func drainResources(c *cachev1alpha1.Memcached) corev1.ResourceRequirements {
-	return withRequests(&c.Spec.Drain.Resources, "100m", "64Mi")
+	return withRequests(&c.Spec.Drain.Resources, "10m", "64Mi")
 }

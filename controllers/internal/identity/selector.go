@@ -13,6 +13,14 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
+// Parsing a selector costs more than what a reconcile does with it.
+var (
+	ofCluster = mustSelect(cachev1alpha1.LabelCluster)
+	ofSlices  = mustSelect(cachev1alpha1.LabelCluster, discoveryv1.LabelManagedBy+"="+cachev1alpha1.ManagedBy)
+	ofPods    = mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s,%s)", cachev1alpha1.LabelComponent,
+		cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove, cachev1alpha1.ComponentRouter))
+)
+
 // Selector selects the operator's objects of this kind, in the cache and in live lists. Pods are
 // selected by labels that are in the selectors of their StatefulSets and Deployments: a member
 // without them has no controller any more. Kubernetes copies a Service's labels to the EndpointSlices that it
@@ -20,12 +28,11 @@ import (
 func Selector(o metav1.Object) labels.Selector {
 	switch o.(type) {
 	case *discoveryv1.EndpointSlice:
-		return mustSelect(cachev1alpha1.LabelCluster, discoveryv1.LabelManagedBy+"="+cachev1alpha1.ManagedBy)
+		return ofSlices
 	case *corev1.Pod:
-		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s,%s)", cachev1alpha1.LabelComponent,
-			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove, cachev1alpha1.ComponentRouter))
+		return ofPods
 	}
-	return mustSelect(cachev1alpha1.LabelCluster)
+	return ofCluster
 }
 
 func mustSelect(requirements ...string) labels.Selector {
