@@ -81,9 +81,9 @@ type step struct {
 // steps are all parts of the plan, in their order. A failed write stops those that its class says (action.Class).
 var steps = []step{
 	{"finalizers", func(d *decisions) claims.Work { return d.finalizers }, []action.Action{action.AddOwnerFinalizer{}, action.AddClaimFinalizer{}, action.StampPod{}},
-		"a deletion from now on waits for the operator; new pods are known to be empty before the ring changes"},
+		"a deletion now waits for the operator; new pods are known to be empty"},
 	{"leaving marks", func(d *decisions) claims.Work { return d.marks }, []action.Action{action.MarkLeaving{}},
-		"before the StatefulSet shrinks, and before clients are told: a volume without a mark comes back as a member's"},
+		"before the StatefulSet shrinks, and clients are told: without a mark, a volume comes back as a member's"},
 	{"orphaned Jobs", func(d *decisions) claims.Work { return d.next.Orphans() }, []action.Action{action.DeleteJob{}}, "before other Jobs move items"},
 	{"addresses", func(d *decisions) claims.Work { return d.addresses }, []action.Action{action.ApplyMemberService{}}, "before clients are told of these names"},
 	{"clients' list", (*decisions).writeList, []action.Action{action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{}, action.WriteList{}},
@@ -96,7 +96,7 @@ var steps = []step{
 	{"step", (*decisions).tellStep, []action.Action{action.StartEmpty{}}, "after the table: no router asks the member any more"},
 	{"discovery", (*decisions).tellMembers, []action.Action{action.TellMember{}}, "supervisors answer with the list that is in DNS"},
 	{"members", (*decisions).applyMembers, []action.Action{action.ApplyNetworkPolicy{}, action.WriteBinding{}, action.ApplyStatefulSet{}, action.ApplyBudget{}, action.ApplyServiceMonitor{}},
-		"after marks, list and table: no member ends that clients are still told of"},
+		"after marks, list and table: clients are told of no member that ends"},
 	{"old addresses", func(d *decisions) claims.Work { return d.retired }, []action.Action{action.RetireMemberService{}, action.DeleteMemberService{}}, "a name goes when its member has gone"},
 	{"volumes", func(d *decisions) claims.Work { return d.volumes }, []action.Action{action.ReserveVolume{}, action.CreateAside{}, action.CarryOver{}, action.SetAside{}, action.SkipToo{}, action.NoteRestored{}, action.ReturnVolume{},
 		action.CreateDrain{}, action.RecordReceipt{}, action.CountFailure{}, action.ClearRetry{}, action.DeleteClaim{}, action.ReleaseClaim{}, action.DeleteJob{}, action.AddClaimFinalizer{}},
