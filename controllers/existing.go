@@ -40,12 +40,18 @@ var (
 	membersToMove = existingDesc("members_to_move", "Members that may have items which clients look for elsewhere.")
 	lateRequests  = existingDesc("late_requests_ratio", "Share of a member's requests that clients still make by an earlier list while items move, from 0 to 1; the largest of all members.")
 	claimsHeld    = existingDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or they were deleted.")
+	warmings      = existingDesc("warmings", "What spec.warmFrom has come to, by phase, always 1; a cluster without it has no series.", "phase")
+	warmItems     = existingDesc("warming_items", "Items of the Jobs of the warming that have ended, by outcome.", "outcome")
+	warmDone      = existingDesc("warming_items_done", "Items of the warming's present Job that have an outcome; no series if none is at work.")
+	warmProgress  = existingDesc("warming_progress_ratio", "Share of the items that the warming's present Job expects that is done, from 0 to 1.")
+	warmAge       = existingDesc("warming_last_job_age_seconds", "Time since the last Job of the warming has ended; no series before.")
 	oldestHeld    = existingDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, adviceDesc, drainsOpen, drainProgress, membersToMove, lateRequests, claimsHeld, oldestHeld} {
+	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, adviceDesc, drainsOpen, drainProgress, membersToMove, lateRequests, claimsHeld, oldestHeld,
+		warmings, warmItems, warmDone, warmProgress, warmAge} {
 		descs <- d
 	}
 }
@@ -84,6 +90,8 @@ type existing struct {
 	moving  *int32
 	// latePercent is that of the status.
 	latePercent int32
+	// warm is that of the status; nil if the spec has no warmFrom.
+	warm *cachev1alpha1.WarmStatus
 }
 
 type openDrain struct {
@@ -98,7 +106,7 @@ func memcacheds(all []cachev1alpha1.Memcached) (out []existing) {
 		e := existing{
 			key: client.ObjectKeyFromObject(m), wanted: ptr.Deref(m.Spec.Size, 1), ready: m.Status.ReadySize,
 			conditions: m.Status.Conditions, advice: m.Status.Advice, unlisted: int(m.Status.Draining) - len(m.Status.Drains),
-			storage: m.Spec.Storage != nil, latePercent: m.Status.LatePercent,
+			storage: m.Spec.Storage != nil, latePercent: m.Status.LatePercent, warm: m.Status.Warm,
 		}
 		if e.storage {
 			e.moving = &m.Status.Moving
@@ -136,6 +144,7 @@ func (c *collector) collect(metrics chan<- prometheus.Metric, kind ownerKind, al
 		e := &all[i]
 		send := sender(metrics, kind, e.key)
 		e.report(send)
+		e.reportWarming(send, c.now())
 		if e.storage && held[e.key] == nil {
 			send(claimsHeld, 0)
 		}
@@ -192,6 +201,28 @@ func (e *existing) report(send send) {
 	if e.moving != nil {
 		send(membersToMove, float64(*e.moving))
 		send(lateRequests, float64(e.latePercent)/100)
+	}
+}
+
+func (e *existing) reportWarming(send send, now time.Time) {
+	w := e.warm
+	if w == nil {
+		return
+	}
+	send(warmings, 1, string(w.Phase))
+	if w.Phase == cachev1alpha1.WarmCopying {
+		send(warmDone, float64(w.ItemsDone))
+		if w.ItemsTotal > 0 {
+			send(warmProgress, min(1, float64(w.ItemsDone)/float64(w.ItemsTotal)))
+		}
+	}
+	if last := w.Last; last != nil {
+		for outcome, n := range map[string]int64{
+			"added": last.Added, "already_present": last.AlreadyPresent, "expired": last.Expired, "invalidated": last.Invalidated, "rejected": last.Rejected,
+		} {
+			send(warmItems, float64(n), outcome)
+		}
+		send(warmAge, max(0, now.Sub(last.EndedAt.Time).Seconds()))
 	}
 }
 

@@ -109,6 +109,8 @@ func busy() *snapshot {
 	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(2).Obj()
 	cluster.Status = cachev1alpha1.MemcachedStatus{
 		ReadySize: 1, LatePercent: 40,
+		Warm: &cachev1alpha1.WarmStatus{Phase: cachev1alpha1.WarmCopying, ItemsDone: 30, ItemsTotal: 120,
+			Last: &cachev1alpha1.WarmReceipt{Jobs: 1, Added: 7, AlreadyPresent: 6, Expired: 5, Invalidated: 4, Rejected: 3, EndedAt: metav1.Unix(9_960, 0)}},
 		Conditions: []metav1.Condition{
 			{Type: cachev1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: cachev1alpha1.ReasonMembersNotReady},
 			{Type: cachev1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonDraining},
@@ -270,6 +272,11 @@ func TestGaugesTellOfMemcachedsAndStatefulSetDrains(t *testing.T) {
 		"drain_progress_ratio":          {mc: 0.25, sts: 0.5},
 		"members_to_move":               {mc: 0},
 		"late_requests_ratio":           {mc: 0.4},
+		"warmings":                      {mc + " Copying": 1},
+		"warming_items":                 {mc + " added": 7, mc + " already_present": 6, mc + " expired": 5, mc + " invalidated": 4, mc + " rejected": 3},
+		"warming_items_done":            {mc: 30},
+		"warming_progress_ratio":        {mc: 0.25},
+		"warming_last_job_age_seconds":  {mc: 40},
 		"claims_held":                   {mc: 3, sts: 2, "StatefulSetDrain idle shop": 0, "StatefulSetDrain spool shop": 1},
 		"oldest_held_claim_age_seconds": {mc: 1000, sts: 2000, "StatefulSetDrain spool shop": 3000},
 	} {

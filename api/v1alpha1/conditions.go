@@ -90,6 +90,8 @@ const (
 	// a second file, so its items could not be replayed; or, in mode Saved, its pod was
 	// lost with them.
 	ReasonStartedCold = "StartedCold"
+	// ReasonNotFilled: the source of spec.warmFrom could not be copied within its patience.
+	ReasonNotFilled = "NotFilled"
 	// ReasonVolumesGrow: volumes are asked to grow, and have not yet.
 	ReasonVolumesGrow = "VolumesGrow"
 	// ReasonVolumesWait: volumes are to grow with memory, and no member is ready with the new

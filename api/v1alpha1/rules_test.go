@@ -65,6 +65,7 @@ var rules = []rule{
 	{"spec.warmFrom", "warmFrom.onMiss needs a source that answers", `{storage: {}, router: {}, warmFrom: {volumes: {selector: {matchLabels: {from: backup}}}, onMiss: true}}`},
 	{"spec.warmFrom.volumes.selector", "warmFrom.volumes.selector must not be empty", `{storage: {}, router: {}, warmFrom: {volumes: {selector: {}}}}`},
 	{"spec.warmFrom.routing", "warmFrom.routing.keyPrefix is for libmemcached and pymemcache", `{storage: {}, router: {}, warmFrom: {discovery: "a:11211", routing: {client: dalli, keyPrefix: "shop:"}}}`},
+	{"spec.warmFrom.patience", "warmFrom.patience must be from 0s to 2400h", `{storage: {}, router: {}, warmFrom: {memcached: old, patience: 1d}}`},
 	{"spec.warmFrom.rateLimit.bytesPerSecond", "rateLimit.bytesPerSecond must be a whole number of bytes", `{storage: {}, router: {}, warmFrom: {memcached: old, rateLimit: {bytesPerSecond: "1"}}}`},
 }
 

@@ -60,6 +60,13 @@ type WarmSource struct {
 	// false.
 	// +optional
 	OnMiss bool `json:"onMiss,omitempty"`
+	// patience is how long after its first failure, or since it was not there, a source that can't be copied holds the
+	// cluster back. Then the cluster is Ready, and on its own list, without it. A Job that copies is not ended. Defaults to
+	// 24h; 0s is for ever.
+	// +optional
+	// +kubebuilder:default="24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('2400h')",message="warmFrom.patience must be from 0s to 2400h, such as 36h; the longest unit is h"
+	Patience *metav1.Duration `json:"patience,omitempty"`
 }
 
 // WarmUntil says when clients are told of the members of a new cluster.
@@ -117,6 +124,7 @@ const (
 	WarmDone     WarmPhase = "Warm"     // the source was copied
 	WarmSkipped  WarmPhase = "Skipped"  // a person has skipped it
 	WarmOnMiss   WarmPhase = "OnMiss"   // the source can't be listed: routers ask it for what they miss
+	WarmGivenUp  WarmPhase = "GivenUp"  // the source could not be copied within warmFrom.patience
 )
 
 // WarmStatus is the state of spec.warmFrom.

@@ -40,6 +40,12 @@ func (f *copyFlags) parse(line []string, std commandline.IO) error {
 	fs.IntVar(&f.Passes, contract.FlagPasses, 0, "passes over the source at most, 0 until one brings less than a hundredth")
 	fs.BoolVar(&f.AsMuchAsFits, contract.FlagAsMuchAsFits, false, "if the servers are too small, copy the most recently used items, until there is no room")
 	fs.BoolVar(&f.Marks, contract.FlagMarks, false, "leave out what the servers' routers have marked as changed by a client: they run with --"+contract.FlagOnMiss)
+	fs.BoolVar(&f.Count, contract.FlagCount, false, "of volumes: only say what each server would get, in MiB, and whether it has room")
+	fs.Func(contract.FlagBesides, "of volumes: MiB that each server gets from others, N[,N…] in the servers' order", func(text string) (err error) {
+		f.Besides, err = contract.ParseNumbers(text)
+		return err
+	})
+	fs.StringVar(&f.Resume, contract.FlagResume, "", "of volumes: a name for this copy, by which the servers remember how far it is: an interrupted one goes on there")
 	fs.BoolVar(&f.untilStopped, contract.FlagUntilStopped, false, "go on, pass after pass, until a signal")
 	fs.StringVar(&f.Until.File, contract.FlagUntilFile, "", "go on, pass after pass, until this file says so; then make a last pass")
 	fs.StringVar(&f.Until.When, contract.FlagUntilWhen, "", "the text of that file")
@@ -93,7 +99,8 @@ func (f *copyFlags) copy(ctx context.Context, progress func(contract.Progress), 
 		return r, err
 	}
 	c := move.Copy{Dialer: memcache.Dialer{Connection: f.FromConnection, AnyServer: true}, Client: f.routing.client, KeyPrefix: f.routing.keyPrefix,
-		ExportPort: f.exportPort, Scratch: f.Scratch, Passes: f.Passes, AsMuchAsFits: f.AsMuchAsFits, Marks: f.Marks, Until: f.Until, UntilStopped: f.untilStopped}
+		ExportPort: f.exportPort, Scratch: f.Scratch, Passes: f.Passes, AsMuchAsFits: f.AsMuchAsFits, Marks: f.Marks, Until: f.Until, UntilStopped: f.untilStopped,
+		Count: f.Count, Besides: f.Besides, Resume: f.Resume}
 	var dirs []string
 	if c.Sources, dirs, err = sources(ctx, f.From, c.Dialer, f.UnreachableTimeout); err != nil {
 		return r, err
@@ -114,6 +121,8 @@ func (f *copyFlags) copy(ctx context.Context, progress func(contract.Progress), 
 	}
 	if volumes != nil {
 		c.Volumes = volumes
+	} else if f.Count || f.Besides != nil || f.Resume != "" {
+		return r, commandline.Usagef("--%s, --%s and --%s are for %s", contract.FlagCount, contract.FlagBesides, contract.FlagResume, contract.FromVolumes)
 	}
 	return f.engine(&f.Transfer, owner, progress, std).Copy(ctx, c), nil
 }
@@ -131,6 +140,8 @@ func (f *copyFlags) checkBounds() error {
 		return commandline.Usagef("--%s and --%s go together", contract.FlagUntilFile, contract.FlagUntilWhen)
 	case goesOn && f.Passes > 0:
 		return commandline.Usagef("--%s ends a copy that was told to go on", contract.FlagPasses)
+	case f.Besides != nil && len(f.Besides) != len(f.routing.servers):
+		return commandline.Usagef("--%s: %d numbers for %d servers", contract.FlagBesides, len(f.Besides), len(f.routing.servers))
 	case f.FromClient == "" && f.FromKeyPrefix != "":
 		return commandline.Usagef("--%s needs --%s", contract.FlagFromKeyPrefix, contract.FlagFromClient)
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -315,7 +316,12 @@ type Receipt struct {
 	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them;
 	// they are among Invalidated.
 	Deleted int64 `json:"deleted,omitempty"`
-	// CantTell names the facts that the source and the servers can't tell, e.g. CantTellAll.
+	// Earlier is how many items an earlier run of the copy has had, as the servers remember (Copy.Resume). They are not
+	// counted elsewhere.
+	Earlier int64 `json:"earlier,omitempty"`
+	// Demand is what each server would get, in ring order and in MiB (Copy.Count). Nothing was copied.
+	Demand []int64 `json:"demand,omitempty"`
+	// CantTell says what the source and the servers can't tell, e.g. CantTellAll.
 	CantTell []string `json:"cantTell,omitempty"`
 	// Survivors are in ring order. SurvivorsOmitted counts those that were left out so that the receipt fits
 	// in MaxReceiptBytes.
@@ -337,6 +343,13 @@ type Failure interface {
 
 // Summary returns the receipt in one line, for people.
 func (r *Receipt) Summary() string {
+	if n := len(r.Demand); n > 0 {
+		all := int64(0)
+		for _, mib := range r.Demand {
+			all += mib
+		}
+		return fmt.Sprintf("nothing was copied: %d servers would get %d MiB, and one of them %d MiB", n, all, slices.Max(r.Demand))
+	}
 	noTextForm := ""
 	if r.NoTextForm > 0 {
 		noTextForm = fmt.Sprintf(", %d without a text form", r.NoTextForm)

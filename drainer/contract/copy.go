@@ -3,7 +3,9 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Names of the flags of "drainer copy" that no other command has.
@@ -19,6 +21,9 @@ const (
 	FlagMarks          = "marks"
 	FlagUntilFile      = "until-file"
 	FlagUntilWhen      = "until-when"
+	FlagCount          = "count"
+	FlagBesides        = "besides"
+	FlagResume         = "resume"
 )
 
 // How a value of FlagFrom begins.
@@ -56,6 +61,15 @@ type Copy struct {
 	Marks bool
 	// Until says when the copy ends.
 	Until Until
+	// Count means that volumes are only read, and nothing is copied: the receipt's Demand says what each server would
+	// get. If that is too much, the copy ends with ReasonTargetTooSmall, unless AsMuchAsFits is set.
+	Count bool
+	// Besides is what each of the Servers gets from other volumes, in MiB; nil for nothing. It counts when it is
+	// decided whether the servers are too small, and is part of Demand.
+	Besides []int64
+	// Resume names a copy from volumes, so that one that was interrupted goes on where it was: the Servers remember
+	// how far a copy of this name is. "": a copy begins at the beginning.
+	Resume string
 	Transfer
 }
 
@@ -84,7 +98,7 @@ func (c Copy) Args() []string {
 	}
 	for _, f := range [][2]string{{FlagFromClient, c.FromClient}, {FlagFromKeyPrefix, c.FromKeyPrefix}, {FlagFromExportPort, port},
 		{FlagFromTLSDir, c.FromConnection.TLSDir}, {FlagFromAuthFile, c.FromConnection.AuthFile},
-		{FlagPasses, passes}, {FlagUntilFile, c.Until.File}, {FlagUntilWhen, c.Until.When}} {
+		{FlagPasses, passes}, {FlagUntilFile, c.Until.File}, {FlagUntilWhen, c.Until.When}, {FlagBesides, Numbers(c.Besides)}, {FlagResume, c.Resume}} {
 		if f[1] != "" {
 			args = append(args, "--"+f[0]+"="+f[1])
 		}
@@ -95,8 +109,35 @@ func (c Copy) Args() []string {
 	if c.Marks {
 		args = append(args, "--"+FlagMarks)
 	}
+	if c.Count {
+		args = append(args, "--"+FlagCount)
+	}
 	return append(args, c.args()...)
 }
+
+// Numbers renders numbers for a flag.
+func Numbers(all []int64) string {
+	var text []string
+	for _, n := range all {
+		text = append(text, strconv.FormatInt(n, 10))
+	}
+	return strings.Join(text, ",")
+}
+
+// ParseNumbers is the inverse of Numbers, for numbers from 0 to MaxDemand.
+func ParseNumbers(text string) (all []int64, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || n < 0 || n > MaxDemand {
+			return nil, fmt.Errorf("%.40q is not a number of MiB", word)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// MaxDemand is more MiB than a server has.
+const MaxDemand = 1 << 40
 
 // Reasons in the receipt of a copy that a person has to know. The exit code of all of them is ExitUsage: no retry
 // helps.
@@ -145,6 +186,21 @@ func (r *Receipt) Copied(source string) error {
 	}
 	if r.Passes < 1 {
 		return fmt.Errorf("the receipt is of %d passes", r.Passes)
+	}
+	return nil
+}
+
+// Counted returns nil if the receipt says what so many servers would get from the source of the given identity.
+func (r *Receipt) Counted(source string, servers int) error {
+	switch {
+	case r.Source != source:
+		return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
+	case r.Reason != "" || r.ExitCode != ExitOK:
+		return fmt.Errorf("the drainer failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
+	case !r.Complete:
+		return errors.New("the source was not read to its end")
+	case len(r.Demand) != servers || slices.Min(r.Demand) < 0 || slices.Max(r.Demand) > MaxDemand:
+		return fmt.Errorf("the receipt does not say what each of %d servers would get", servers)
 	}
 	return nil
 }

@@ -28,9 +28,14 @@ func OutdatedKey(key []byte) string {
 	return OutdatedPrefix + base64.RawURLEncoding.EncodeToString(sum[:enough])
 }
 
-// IsMembersOwn tells whether each member has an item of its own with this key. Supervisors and routers keep
+// CopiedPrefix begins the keys of the items by which members remember how far a copy from volumes is (Copy.Resume).
+const CopiedPrefix = "memcached-operator:copied:"
+
+// IsMembersOwn tells whether each member has an item of its own with this key. Supervisors, routers and copies keep
 // these items up to date, so drains and moves leave them out.
-func IsMembersOwn(key []byte) bool { return string(key) == ListKey || string(key) == RingNumberKey }
+func IsMembersOwn(key []byte) bool {
+	return string(key) == ListKey || string(key) == RingNumberKey || len(key) > len(CopiedPrefix) && string(key[:len(CopiedPrefix)]) == CopiedPrefix
+}
 
 // List is the list of members that clients are given, as in ElastiCache's discovery protocol.
 type List struct {

@@ -36,6 +36,9 @@ type Options struct {
 	// Answered, if not nil, is called with every batch that the server has answered, before its items have an
 	// outcome, by the connection with that number. After an error the Writer ends.
 	Answered func(connection int, a Answered) error
+	// Unsettled, if not nil, is called when the Writer has ended, with every batch that may have been sent and has no
+	// outcome. Connections call it concurrently.
+	Unsettled func(a Answered)
 	// Unsent, if not nil, is called by Add for an item that is not sent: the server would refuse it, or
 	// clients have flushed the server since its last access.
 	Unsent func(it *item.Item, refused bool)
@@ -164,6 +167,11 @@ func (w *Writer) start(ctx context.Context) {
 			l := lane{w: w, number: i}
 			if err := l.run(w.ctx); err != nil {
 				w.cancel(err)
+			}
+			if w.options.Unsettled != nil {
+				for _, b := range l.resend {
+					w.options.Unsettled(Answered{b, true})
+				}
 			}
 		}()
 	}

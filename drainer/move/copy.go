@@ -52,11 +52,14 @@ type Copy struct {
 	Volumes item.Layered
 	// Scratch is the directory of the lists of keys.
 	Scratch string
-	// Passes, AsMuchAsFits, Marks and Until are as in contract.Copy.
+	// Passes, AsMuchAsFits, Marks, Until, Count, Besides and Resume are as in contract.Copy.
 	Passes       int
 	AsMuchAsFits bool
 	Marks        bool
 	Until        contract.Until
+	Count        bool
+	Besides      []int64
+	Resume       string
 	// UntilStopped means that the copy goes on until ctx ends.
 	UntilStopped bool
 }
@@ -103,6 +106,10 @@ type copying struct {
 	leftOut            atomic.Int64
 	// noTextForm counts the items of a pass that can't be asked for.
 	noTextForm atomic.Int64
+	// demand is what each server would get from volumes, in bytes; nil if it was not counted. place is how far the copy
+	// from them is; nil if nothing remembers that.
+	demand []int64
+	place  *copyPlace
 	// room is how many bytes each server still takes, if AsMuchAsFits.
 	room                       []atomic.Int64
 	made, lastFound, lastAdded int64
@@ -143,14 +150,16 @@ func (noItems) Clean() bool     { return true }
 // copy makes the passes.
 func (c *copying) copy(ctx context.Context) (complete bool, err error) {
 	defer c.close()
-	if c.Volumes != nil {
-		return c.copyVolumes(ctx)
-	}
 	c.ctx, c.cantTell = ctx, map[string]bool{}
 	c.targets, c.room = make([]target, len(c.e.Servers)), make([]atomic.Int64, len(c.e.Servers))
 	for i, s := range c.e.Servers {
 		c.targets[i].link = link{server: s, dialer: c.e.Dialer}
-		if !c.e.writers[i].Limits().Marks() {
+	}
+	if c.Volumes != nil {
+		return c.copyVolumes(ctx)
+	}
+	for _, w := range c.e.writers {
+		if !w.Limits().Marks() {
 			c.cantTell[contract.CantTellCopies] = true
 		}
 	}
@@ -232,8 +241,16 @@ func (c *copying) sumUp(r *contract.Receipt) {
 	r.Reader = contract.ReaderWarmFile
 	if c.Volumes == nil {
 		r.Reader = contract.ReaderLive
-	} else if r.Complete {
+	} else if r.Complete && !c.Count {
 		c.made, c.lastFound, c.lastAdded = 1, r.Found, r.Added
+	}
+	if c.Count && r.Complete {
+		for _, bytes := range c.demand {
+			r.Demand = append(r.Demand, mib(bytes))
+		}
+	}
+	if c.place != nil {
+		r.Earlier = c.place.earlier.Load()
 	}
 	if len(c.sources) > 0 && !slices.ContainsFunc(c.sources, func(s *copySource) bool { return !s.streamed }) {
 		r.Reader = contract.ReaderStream
@@ -266,23 +283,47 @@ func (c *copying) sumUp(r *contract.Receipt) {
 // copyVolumes makes the only pass over volumes.
 func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	c.e.beginPhase(contract.PhaseAdding)
-	if !c.AsMuchAsFits && !c.e.roomForAll(c.Used()) {
-		demand := make([]int64, len(c.e.writers))
-		for it, err := range c.Items(ctx) {
-			if err != nil {
-				return false, err
-			}
-			if it.State == item.Live {
-				demand[c.e.Owner.Owner(it.Key)] += int64(it.Size() + itemOverhead)
-			}
+	if c.Count || !c.AsMuchAsFits && (c.Besides != nil || !c.e.roomForAll(c.Used())) {
+		if err := c.countVolumes(ctx); err != nil {
+			return false, err
 		}
-		if err := c.fits(demand); err != nil {
+		if err := c.fits(c.demand); err != nil && !c.AsMuchAsFits {
 			return false, err
 		}
 	}
-	err = c.e.move(ctx, &complete)
+	switch {
+	case c.Count:
+		return true, nil
+	case c.AsMuchAsFits: // band by band, and so not in the order of places
+		err = c.e.move(ctx, &complete)
+	default:
+		complete, err = c.copyInOrder(ctx)
+	}
 	return complete, err
 }
+
+// countVolumes sums up what each server would get.
+func (c *copying) countVolumes(ctx context.Context) error {
+	c.demand = make([]int64, len(c.e.writers))
+	for i, n := range c.Besides {
+		c.demand[i] = n * mebi
+	}
+	for it, err := range c.Items(ctx) {
+		if err != nil {
+			return err
+		}
+		if it.State == item.Live {
+			c.demand[c.e.Owner.Owner(it.Key)] += int64(it.Size() + itemOverhead)
+		}
+	}
+	return nil
+}
+
+// mebi is a MiB.
+const mebi = 1 << 20
+
+// mib are so many bytes in MiB, at least.
+func mib(bytes int64) int64 { return (bytes + mebi - 1) / mebi }
 
 // tooSmallError means that the servers have no room for what the source has.
 type tooSmallError struct {
@@ -291,9 +332,8 @@ type tooSmallError struct {
 }
 
 func (e *tooSmallError) Error() string {
-	const mib = 1 << 20
 	return fmt.Sprintf("the servers are too small: %s would get %d MiB and has room for %d MiB (%d MiB for all %d servers): give them more memory, add servers, or copy as much as fits (--%s), most recently used items first",
-		e.server, (e.needs+mib-1)/mib, e.has/mib, (e.all+mib-1)/mib, e.n, contract.FlagAsMuchAsFits)
+		e.server, mib(e.needs), e.has/mebi, mib(e.all), e.n, contract.FlagAsMuchAsFits)
 }
 
 // Failure returns the reason and the exit code: no retry helps.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -202,6 +203,7 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		mine := of[n]
 		changed, err := s.changed(c.ctx, mine, a.Key)
 		if err != nil {
+			c.withdrawUnchecked(server, a)
 			return err
 		}
 		outdated = append(outdated, changed...)
@@ -294,16 +296,37 @@ func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) erro
 		value, flags := a.Value(i)
 		unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 	}
-	_, err := c.delete(server, &marked, unmarked)
+	_, err := c.delete(c.ctx, c.e.UnreachableTimeout, server, &marked, unmarked)
 	return err
 }
 
+// withdrawUnchecked deletes copies, if they are still there, that the source can't be asked about: it has died, or the copy
+// ends. A client may have deleted such an item at both, while it was on its way.
+func (c *copying) withdrawUnchecked(server int, a memcache.Answered) {
+	const patience = 2 * time.Second
+	if c.Volumes != nil {
+		return
+	}
+	var marked memcache.Deletions
+	for i := range a.Len() {
+		key, cas := a.Key(i)
+		if place, hasMark := a.Place(i); hasMark {
+			_ = marked.Append(key, c.sources[place-1].mark(cas)) // it was written before
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), patience)
+	defer cancel()
+	if _, err := c.delete(ctx, patience, server, &marked, nil); err != nil {
+		fmt.Fprintf(c.e.Log, "%d items at %s were copied, and not compared with their source again: %v\n", marked.Len(), c.e.Servers[server], contract.OneLine(err))
+	}
+}
+
 // delete deletes copies at a server: marked ones by their CAS, others if their value is the same.
-func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item.Item) (taken int64, err error) {
+func (c *copying) delete(ctx context.Context, patience time.Duration, server int, marked *memcache.Deletions, unmarked []item.Item) (taken int64, err error) {
 	t := &c.targets[server]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+	err = t.ask(ctx, patience, c.e.waits.Set, false, func(conn *memcache.Conn) error {
 		deleted, err := conn.Delete(marked)
 		if err == nil {
 			taken += marked.Len() - int64(len(deleted.Changed)+len(deleted.Missing))
@@ -380,7 +403,7 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 		if d.Len() == 0 {
 			return nil
 		}
-		taken, err := c.delete(server, &d, nil)
+		taken, err := c.delete(c.ctx, c.e.UnreachableTimeout, server, &d, nil)
 		c.deleted += taken
 		return err
 	}

@@ -262,7 +262,7 @@ type copyRefusedError struct {
 
 func (e *copyRefusedError) Error() string {
 	return fmt.Sprintf("source %s does not list its items, it answers %.80q, so nothing was copied: "+
-		"start it without -X (--disable-dumping) and with its crawler (lru_crawler), or let the routers ask it for what they miss (warmFrom.onMiss, drainer route --on-miss)", e.name, e.err.answer)
+		"start it without -X (--disable-dumping) and with its crawler (lru_crawler; before 1.5 it is off unless it is asked for), or let the routers ask it for what they miss (warmFrom.onMiss, drainer route --on-miss)", e.name, e.err.answer)
 }
 
 // Failure returns the reason and the exit code: no retry helps.
@@ -283,6 +283,7 @@ func (s *copySource) list(ctx context.Context, all bool) error {
 	const more = 1 << 20 // clients go on while it is listed
 	// Each key is listed once, or a few times if it moves between the LRUs.
 	l := &List{most: min(longestList, (4*s.count+more)*longestRecord), mostLines: 4*s.count + more}
+	l.from(s.version)
 	var file *listFileError
 	err := s.ask(ctx, &s.reader, func(*memcache.Conn) (err error) {
 		s.keys, err = l.list(ctx, func(ctx context.Context) (*memcache.Conn, error) {

@@ -3,14 +3,20 @@ package move
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // The servers of a copy may come from an endpoint for discovery, as ElastiCache has it; older ones have an item.
@@ -31,7 +37,7 @@ func TestACopyAsksAnEndpointForItsSources(t *testing.T) {
 			if name == "older" {
 				tier.Second(t, "TestACopyAsksAnEndpointForItsSources/discovery")
 			}
-			endpoint := fake(t, func(request string) string {
+			endpoint := memcachedtest.Fake(t, func(request string) string {
 				if request != question {
 					return "ERROR\r\n"
 				}
@@ -42,7 +48,7 @@ func TestACopyAsksAnEndpointForItsSources(t *testing.T) {
 			})
 			_, to := drainertest.Survivors(t, 1, roomy...)
 			c := copyArgs(t, "gomemcache", nil, to)
-			c.From, c.FromClient = []string{contract.FromDiscovery + endpoint}, "gomemcache"
+			c.From, c.FromClient = []string{contract.FromDiscovery + endpoint.Address()}, "gomemcache"
 			mustCopy(t, c)
 			drainertest.Check(t, "gomemcache", to, all)
 		})
@@ -102,6 +108,137 @@ func TestACopyFromVolumes(t *testing.T) {
 	}
 }
 
+// volumeOf returns the volume of a member that has stored the objects and has ended.
+func volumeOf(t *testing.T, all map[string]drainertest.Object, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	s := drainertest.Serve(t, dir, args...)
+	drainertest.Store(t, s.Address(), all)
+	s.End("saved")
+	return dir
+}
+
+// large are n objects of so many bytes each.
+func large(name string, n, bytes int) map[string]drainertest.Object {
+	all := map[string]drainertest.Object{}
+	for i := range n {
+		all[fmt.Sprintf("%s:%d", name, i)] = drainertest.Object{Value: make([]byte, bytes)}
+	}
+	return all
+}
+
+// Volumes that are copied one after the other are counted before the first one is: each of them fits, and all of them
+// don't.
+func TestACopyFromVolumesIsCountedBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	servers, to := drainertest.Survivors(t, 1, "-m", "12")
+	count := func(name string, besides ...int64) drainertest.Result {
+		c := copyArgs(t, "gomemcache", nil, to)
+		c.From = []string{contract.FromVolumes + volumeOf(t, large(name, 60, 100_000), "-m", "64")}
+		c.Count, c.Besides = true, besides
+		return runCopy(t, c)
+	}
+	first := count("a")
+	if err := first.Receipt.Counted("the-claim", 1); err != nil || first.Receipt.Demand[0] != 6 || first.Receipt.Passes != 0 {
+		t.Fatalf("%v: %+v\n%s", err, first.Receipt, first.Err)
+	}
+	second := count("b", first.Receipt.Demand...)
+	if second.Code != contract.ExitUsage || second.Receipt.Reason != contract.ReasonTargetTooSmall {
+		t.Errorf("two that don't fit: exit code %d, %+v", second.Code, second.Receipt)
+	}
+	second.OneLine(t, "would get 13 MiB", "12 MiB for all")
+	if n := servers[0].Items(t); n != 0 {
+		t.Errorf("%d items were stored", n)
+	}
+}
+
+// A copy from a volume that is killed at random goes on where it was: what a client has deleted or stored meanwhile
+// stays so, and most of the rest is copied. When the copy is complete, another one of the same name begins anew.
+func TestACopyFromAVolumeGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	const items, kills = 6000, 3
+	all := large("item", items, 10_000)
+	dir := volumeOf(t, all, "-m", "128")
+	servers, to := drainertest.Survivors(t, 2, "-m", "200")
+	c := copyArgs(t, "gomemcache", nil, to)
+	c.From, c.Resume, c.RateLimitItems = []string{contract.FromVolumes + dir}, "monday", 2500
+	owner, err := routing.New("gomemcache", drainertest.MustParse(t, to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// changed has what the client has made of the keys that it has found: "" deleted.
+	changed, done := map[string]string{}, make(chan struct{})
+	var client sync.WaitGroup
+	client.Go(func() {
+		raw := []*memcachedtest.Raw{servers[0].Raw(), servers[1].Raw()}
+		random := rand.New(rand.NewPCG(1, 3))
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			key := fmt.Sprintf("item:%d", random.IntN(items))
+			r := raw[owner.Owner([]byte(key))]
+			if _, known := changed[key]; known {
+				continue
+			}
+			switch random.IntN(2) {
+			case 0:
+				if r.Do("delete "+key, nil) == "DELETED" {
+					changed[key] = ""
+				}
+			default:
+				r.Must("STORED", "set "+key+" 0 0 6", []byte("client"))
+				changed[key] = "client"
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	random := rand.New(rand.NewPCG(1, 4))
+	for range kills {
+		before := servers[0].Items(t) + servers[1].Items(t)
+		p := drainertest.Start(t, c.Args()...)
+		more := int64(200 + random.IntN(800))
+		wait.For(t, "more items", func() error {
+			if n := servers[0].Items(t) + servers[1].Items(t); n < before+more {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+		p.Signal(syscall.SIGKILL)
+		p.Wait()
+	}
+	r := mustCopy(t, c)
+	if r.Receipt.Earlier < 600 {
+		t.Errorf("it has begun at the beginning: %+v", r.Receipt)
+	}
+	close(done)
+	client.Wait()
+	missing := 0
+	conns := []*memcache.Conn{servers[0].Dial(), servers[1].Dial()}
+	for key := range all {
+		v, err := conns[owner.Owner([]byte(key))].Get([]byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, known := changed[key]
+		switch {
+		case !known && v == nil:
+			missing++
+		case known && (v != nil) != (want != "") || known && v != nil && string(v.Data) != want:
+			t.Errorf("%s is not as the client has left it (%q): %t", key, want, v != nil)
+		}
+	}
+	if missing > items/2 {
+		t.Errorf("%d of %d items were not copied", missing, items)
+	}
+	c.RateLimitItems = 0
+	if r := mustCopy(t, c); r.Receipt.Earlier != 0 || r.Receipt.Added < int64(missing) {
+		t.Errorf("after the end, %d were missing: %+v", missing, r.Receipt)
+	}
+}
+
 // A member of ours streams its items, and is listed in later passes.
 func TestACopyFromAMembersStream(t *testing.T) {
 	t.Parallel()
@@ -155,6 +292,58 @@ func TestACopyBetweenOtherSettings(t *testing.T) {
 				t.Errorf("%+v", r.Receipt)
 			}
 			drainertest.Check(t, "gomemcache", to, all)
+		})
+	}
+}
+
+// Client flags of 64 bits, which few memcacheds are built for, are copied to such ones. Others are left without the item, and
+// the receipt says so.
+func TestACopyKeepsClientFlagsOf64Bits(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Unix()
+	const flags = uint64(1)<<63 | 7
+	from := memcachedtest.Fake(t, func(request string) string {
+		switch {
+		case request == "version":
+			return "VERSION 1.6.38\r\n"
+		case request == "stats":
+			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
+		case strings.HasPrefix(request, "lru_crawler"):
+			return fmt.Sprintf("OK\r\nkey=small exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=60 flags=7\nkey=large exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=60 flags=%[2]d\nEND\r\n", now, flags)
+		case strings.HasPrefix(request, "mg small v"):
+			return "VA 1 f7 t-1 c5 l1 ksmall\r\n1\r\n"
+		case strings.HasPrefix(request, "mg large v"):
+			return fmt.Sprintf("VA 1 f%d t-1 c6 l1 klarge\r\n2\r\n", flags)
+		case strings.HasPrefix(request, "mg small"):
+			return "HD c5\r\n"
+		case strings.HasPrefix(request, "mg large"):
+			return "HD c6\r\n"
+		}
+		return "ERROR\r\n"
+	})
+	for name, start := range map[string]func(testing.TB, ...string) *memcachedtest.Server{"32 bits": memcachedtest.Start, "64 bits": memcachedtest.StartLarge} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tier.Second(t, "TestACopyFromVolumes")
+			to := start(t, roomy...)
+			c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+			c.Passes = 1
+			r := mustCopy(t, c)
+			conn := to.Dial()
+			small, err := conn.Get([]byte("small"))
+			large, err2 := conn.Get([]byte("large"))
+			if err != nil || err2 != nil || small == nil || small.Flags != 7 {
+				t.Fatalf("%+v, %v %v", small, err, err2)
+			}
+			if name == "64 bits" {
+				if large == nil || large.Flags != flags || r.Receipt.Rejected != 0 {
+					t.Errorf("%+v: %+v", large, r.Receipt)
+				}
+				return
+			}
+			if large != nil || r.Receipt.Rejected != 1 || !strings.Contains(r.Receipt.Message, "--enable-large-client-flags") {
+				t.Errorf("%+v: %+v", large, r.Receipt)
+			}
 		})
 	}
 }

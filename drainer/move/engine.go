@@ -116,6 +116,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	e.report()
 	e.addPhaseTime(time.Now())
 	e.closeWriters()
+	if copies != nil {
+		copies.close()
+	}
 	if live {
 		member.demand.pause()
 		member.watch.close()
@@ -172,6 +175,7 @@ func (e *Engine) makeWriters() {
 		}
 		if c, copies := e.Source.(*copying); copies {
 			o.Answered = func(connection int, a memcache.Answered) error { return c.answered(i, connection, a) }
+			o.Unsettled = func(a memcache.Answered) { c.withdrawUnchecked(i, a) }
 		}
 		e.writers = append(e.writers, memcache.NewWriter(o))
 	}

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -52,6 +53,26 @@ type List struct {
 	byAge bool
 	// mostLines bounds the lines of a listing, kept or not; 0 is no bound.
 	mostLines int64
+	// version is the server's, if it is so old that it lists by age only (firstByHash).
+	version string
+}
+
+const (
+	// firstByHash is the first version that lists the hash table. In older ones, the question alone unlocks a lock of the
+	// crawler, whoever holds it.
+	firstByHash = "1.6.9"
+	// firstEnd is the first version that ends a listing by END. Older ones go back to reading requests, and may have
+	// dropped the listing's last lines. So they are asked for their version, again and again: their answer is the end.
+	firstEnd = "1.5.4"
+	// askEvery is the time between two of these questions.
+	askEvery = time.Second
+)
+
+// from sets the version of the server that is listed.
+func (l *List) from(version string) {
+	if memcache.IsOlder(version, firstByHash) {
+		l.version = version
+	}
 }
 
 // Len returns the number of entries.
@@ -80,11 +101,11 @@ func (l *List) list(ctx context.Context, dial func(context.Context) (*memcache.C
 	l.file = file
 	if err = os.Remove(file.Name()); err != nil {
 		err = &listFileError{err}
-	} else {
+	} else if l.byAge = l.version != ""; !l.byAge {
 		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
+		l.byAge = errors.As(err, new(*listRefusedError))
 	}
-	if errors.As(err, new(*listRefusedError)) {
-		l.byAge = true
+	if l.byAge {
 		err = l.dump(ctx, dial, "lru_crawler metadump all", keep)
 	}
 	if err != nil {
@@ -113,8 +134,48 @@ func (l *List) dump(ctx context.Context, dial func(context.Context) (*memcache.C
 		if err := conn.Send([]byte(command + "\r\n")); err != nil {
 			return err
 		}
-		return l.spool(conn, keep)
+		if !memcache.IsOlder(l.version, firstEnd) {
+			return l.spool(conn, func() {}, keep)
+		}
+		first, stop := l.askForEnd(conn)
+		defer stop()
+		return l.spool(conn, first, keep)
 	})
+}
+
+// askForEnd asks a server that doesn't end its listing for its version: when first is called for the first line, and
+// every second until stop is called. While it lists, it reads no requests. If it had read the question together with
+// the request for the listing, it would answer only when it gets another one.
+func (l *List) askForEnd(conn *memcache.Conn) (first, stop func()) {
+	began, end := make(chan struct{}), make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		now, ticker := began, time.NewTicker(askEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-now:
+				now = nil
+			case <-ticker.C:
+			case <-end:
+				return
+			}
+			if conn.Send([]byte("version\r\n")) != nil {
+				return // the reader sees that the connection is broken
+			}
+		}
+	})
+	return sync.OnceFunc(func() { close(began) }), func() {
+		close(end)
+		conn.Close() // a question may wait
+		asking.Wait()
+	}
+}
+
+// ends tells whether a line ends the listing of an old server: its answer to the question for its version, after what it
+// has sent of a line that it has dropped.
+func (l *List) ends(line []byte) bool {
+	return l.version != "" && bytes.HasSuffix(line, []byte("VERSION "+l.version))
 }
 
 // Patiently repeats try while it returns ErrCrawlerBusy, for a few minutes.
@@ -131,8 +192,8 @@ func Patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// spool writes the entries of a listing, up to its END, to the list's file.
-func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
+// spool writes the entries of a listing, up to its end, to the list's file. It calls first when it has a line.
+func (l *List) spool(conn *memcache.Conn, first func(), keep func(*Entry) bool) error {
 	w := bufio.NewWriterSize(l.file, 1<<20)
 	var e Entry
 	var record []byte
@@ -146,11 +207,12 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		if err != nil {
 			return fmt.Errorf("list the items: %w", err)
 		}
+		first()
 		end, err := EndsListing(line)
 		if err != nil {
 			return err
 		}
-		if end {
+		if end || l.ends(line) {
 			return written(w.Flush())
 		}
 		if string(line) == "OK" {
@@ -256,7 +318,7 @@ func (e *listRefusedError) Failure() (reason string, exitCode int) {
 // ErrCrawlerBusy or a listRefusedError.
 func EndsListing(line []byte) (bool, error) {
 	switch {
-	case string(line) == "END":
+	case string(line) == "END", bytes.HasPrefix(line, []byte("NOTSTARTED")): // there is nothing to list
 		return true, nil
 	case bytes.HasPrefix(line, []byte("BUSY")), bytes.HasPrefix(line, []byte("ERROR locked")):
 		return true, ErrCrawlerBusy

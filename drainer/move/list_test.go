@@ -3,11 +3,14 @@ package move
 import (
 	"bufio"
 	"bytes"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.com/memcached-operator/drainer/memcache"
 )
 
 func TestDecodeKey(t *testing.T) {
@@ -39,6 +42,52 @@ func TestParseEntry(t *testing.T) {
 	for _, line := range []string{"", "key=a", "exp=1 la=1", "key=a exp=-2 la=1", "key=a exp=x la=1", "key=a la=1 la=2 la=3", "exp=0 exp=0 la=0", "key=a exp=0 exp=0"} {
 		if e, err := parsed([]byte(line)); err == nil {
 			t.Errorf("%q became %+v", line, e)
+		}
+	}
+}
+
+// Each file is what a memcached of that version has answered to "lru_crawler metadump all", byte for byte: before 1.5.4
+// without an end.
+func TestListingsOfEachVersionAreRead(t *testing.T) {
+	files, err := filepath.Glob("testdata/listings/*")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d listings: %v", len(files), err)
+	}
+	want := map[string]int64{"plain": 0, "colon:slash/%": 0, "\xc3\xa9": 0, "two words": 0, strings.Repeat("k", 250): 0, "expires": 5000}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := filepath.Base(path)
+		l := &List{}
+		l.from(version)
+		got, ended := map[string]int64{}, false
+		for line := range bytes.Lines(append(text, "VERSION "+version+"\r\n"...)) {
+			line = bytes.TrimRight(line, "\r\n")
+			end, err := EndsListing(line)
+			if ended = end || l.ends(line); ended || err != nil {
+				break
+			}
+			if string(line) == "OK" {
+				continue
+			}
+			e, err := parsed(line)
+			if err != nil {
+				t.Errorf("%s: %v", version, err)
+				break
+			}
+			left := e.ExpireAt
+			if left != 0 { // memcached's clock has seconds, and starts a little late
+				left = (e.ExpireAt - e.LastAccess + 50) / 100 * 100
+			}
+			got[string(e.Key)] = left
+			if sized := !memcache.IsOlder(version, firstEnd); sized != (e.Size > 0) || e.CAS == 0 {
+				t.Errorf("%s: %+v", version, e)
+			}
+		}
+		if !ended || !maps.Equal(got, want) {
+			t.Errorf("%s: %v, which has ended: %t", version, got, ended)
 		}
 	}
 }

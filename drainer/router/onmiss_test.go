@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -218,46 +217,16 @@ func TestASourceThatIsNotFoundYetIsAMiss(t *testing.T) {
 func TestAnOldSourceIsAskedByGets(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestWhatMembersMissComesFromTheSource")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				b := make([]byte, 1024)
-				for {
-					n, err := conn.Read(b)
-					if err != nil {
-						return
-					}
-					answer := "END\r\n"
-					switch string(b[:n]) {
-					case "version\r\n":
-						answer = "VERSION 1.5.16\r\n"
-					case "gets key\r\n":
-						answer = "VALUE key 3 3 77\r\nabc\r\nEND\r\n"
-					}
-					_, _ = conn.Write([]byte(answer))
-				}
-			}()
+	source := memcachedtest.Fake(t, func(line string) string {
+		switch line {
+		case "version":
+			return "VERSION 1.5.16\r\n"
+		case "gets key":
+			return "VALUE key 3 3 77\r\nabc\r\nEND\r\n"
 		}
-	}()
-	server, err := routing.ParseServer(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := router.Ring{Servers: []routing.Server{server}}
-	if source.Owner, err = routing.New("pymemcache", source.Servers); err != nil {
-		t.Fatal(err)
-	}
-	config := asksFor(source)
+		return "END\r\n"
+	})
+	config := asksFor(ring(t, source))
 	config.OnMiss.TTL = 100 * time.Second
 	r := start(t, config, members(t, 1)...)
 	c := dial(t, r.address)

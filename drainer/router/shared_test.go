@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"bufio"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -184,34 +183,12 @@ func TestOtherCommandsAreErrors(t *testing.T) {
 // liar is a member that gives its own answer to each request.
 func liar(t *testing.T, answer func(line string) string) *memcachedtest.Server {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for r := bufio.NewReader(conn); ; {
-					line, err := r.ReadString('\n')
-					if err != nil {
-						return
-					}
-					if line == "version\r\n" {
-						_, _ = io.WriteString(conn, "VERSION 1.6.18\r\n")
-						continue
-					}
-					_, _ = io.WriteString(conn, answer(strings.TrimSpace(line)))
-				}
-			}()
+	return memcachedtest.Fake(t, func(line string) string {
+		if line == "version" {
+			return "VERSION 1.6.18\r\n"
 		}
-	}()
-	return &memcachedtest.Server{Port: listener.Addr().(*net.TCPAddr).Port}
+		return answer(strings.TrimSpace(line))
+	})
 }
 
 // If a member's answer can't be the answer to the request, no client gets it, and the connection to the

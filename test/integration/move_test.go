@@ -62,6 +62,9 @@ func (c *cast) script(d player.Drainer) player.Act {
 	}
 	c.asked[d.Pod] = true
 	what := "drain " + d.Claim
+	if d.Counts {
+		what = "count " + d.Claim
+	}
 	if d.Source != "" {
 		host, _, _ := strings.Cut(d.Source, ".")
 		what = "move " + host

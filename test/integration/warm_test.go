@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -164,6 +165,9 @@ func TestWarmFromIsRemovedOrChangedInTheMiddle(t *testing.T) {
 	kubes.Play(w.namespace, player.Hang)
 	w.create(warmedFrom(byHand()).Storage("1Gi").Size(2).Obj())
 	first := w.warms()
+	w.restartOperator()
+	w.rests()
+	equal(w, "the Job after a restart of the operator", w.warms().UID, first.UID)
 	w.change(w.memcached(), `{"spec":{"warmFrom":{"servers":["new:11211"]}}}`)
 	w.eventually("a Job that reads the other source", func() error {
 		for _, j := range w.warmings() {
@@ -209,6 +213,23 @@ func TestAClusterIsFilledFromAnotherMemcached(t *testing.T) {
 	w.warmPhase(cachev1alpha1.WarmDone)
 }
 
+// backup creates claims, as if of VolumeSnapshots.
+func (w *world) backup(day string, claims int) {
+	w.Helper()
+	for i := range claims {
+		w.create(&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("%s-%d", day, i), Labels: map[string]string{"backup": day}},
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}},
+		})
+	}
+}
+
+// ofBackup are the claims of a day.
+func ofBackup(day string) cachev1alpha1.WarmSource {
+	return cachev1alpha1.WarmSource{Volumes: &cachev1alpha1.WarmVolumes{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"backup": day}}}}
+}
+
 func TestAClusterIsFilledFromClaimsOneAfterTheOther(t *testing.T) {
 	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
 	w := newWorld(t)
@@ -219,21 +240,58 @@ func TestAClusterIsFilledFromClaimsOneAfterTheOther(t *testing.T) {
 		}
 		return played.script(d)
 	})
-	for _, backup := range []string{"monday-0", "monday-1", "tuesday-0"} {
-		day, _, _ := strings.Cut(backup, "-")
-		w.create(&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: backup, Labels: map[string]string{"backup": day}},
-			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}},
-		})
-	}
-	from := cachev1alpha1.WarmSource{Volumes: &cachev1alpha1.WarmVolumes{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"backup": "monday"}}}}
-	w.create(warmedFrom(from).Storage("1Gi").Size(2).Obj())
+	w.backup("monday", 2)
+	w.backup("tuesday", 1)
+	w.create(warmedFrom(ofBackup("monday")).Storage("1Gi").Size(2).Obj())
 	w.settled(2)
 	s := w.warmPhase(cachev1alpha1.WarmDone)
 	equal(w, "Jobs that copied", s.Last.Jobs, 2)
 	equal(w, "items", s.Last.Added, 20)
-	equal(w, "what was read", played.take(), []string{"drain monday-0 among 2", "drain monday-1 among 2"})
+	equal(w, "what was read", played.take(), []string{"count monday-0 among 2", "count monday-1 among 2", "drain monday-0 among 2", "drain monday-1 among 2"})
+}
+
+// What all claims have is counted before the first one is copied, and said with the numbers.
+func TestClaimsThatAreTooLargeTogetherAreNotCopied(t *testing.T) {
+	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
+	w := newWorld(t)
+	kubes.Play(w.namespace, ofWarming(func(d player.Drainer) player.Act {
+		if d.Claim == "monday-1" && d.Counts {
+			return player.Fail(contract.ExitUsage, contract.ReasonTargetTooSmall, "cache-0 would get 70 MiB and has room for 64 MiB")(d)
+		}
+		if !d.Counts {
+			t.Errorf("%s is copied", d.Claim)
+		}
+		return player.Succeed(35)(d)
+	}))
+	w.backup("monday", 2)
+	w.create(warmedFrom(ofBackup("monday")).Storage("1Gi").Size(2).Obj())
+	if says := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonTargetTooSmall); !strings.Contains(says, "70 MiB") {
+		t.Errorf("it says %s", says)
+	}
+	kubes.Play(w.namespace, player.Succeed(10))
+	w.scale(3) // for another ring everything is counted again
+	w.settled(3)
+	equal(w, "items", w.warmPhase(cachev1alpha1.WarmDone).Last.Added, 20)
+}
+
+// A source that is gone holds a cluster back only for as long as the spec says.
+func TestASourceThatIsGoneHoldsAClusterBackForItsPatience(t *testing.T) {
+	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
+	w := newWorld(t)
+	from := cachev1alpha1.WarmSource{Memcached: "green", Until: cachev1alpha1.WarmReady, Patience: &metav1.Duration{Duration: time.Second}}
+	w.create(warmedFrom(from).Storage("1Gi").Size(2).Obj())
+	m := w.settled(2)
+	equal(w, "the list", w.listed(), w.ring(2))
+	equal(w, "the reason", m.Status.Warm.Reason, cachev1alpha1.ReasonSourceNotThere)
+	w.warmPhase(cachev1alpha1.WarmGivenUp)
+	w.eventsOnce("WarmingGivenUp")
+	w.eventually("advice", func() error {
+		if a := w.memcached().Status.Advice; len(a) != 1 || a[0].Reason != cachev1alpha1.ReasonNotFilled {
+			return errors.New(asJSON(a))
+		}
+		return nil
+	})
+	w.restsWithoutAWrite()
 }
 
 func TestAClusterWithoutVolumesIsFilled(t *testing.T) {

@@ -26,6 +26,8 @@ const (
 	WarmSkipped WarmResult = "Skipped"
 	// WarmOnMiss: the source can't be listed, and routers ask it for what they miss.
 	WarmOnMiss WarmResult = "OnMiss"
+	// WarmGivenUp: the source could not be copied for as long as the spec says.
+	WarmGivenUp WarmResult = "GivenUp"
 )
 
 // WarmRecord is the Memcached's record of its warming. Any client may have written it.
@@ -35,10 +37,19 @@ type WarmRecord struct {
 	// Source names the source, and Result says how its warming has ended.
 	Source string     `json:"source"`
 	Result WarmResult `json:"result,omitempty"`
+	// Since is when the warming that is open has failed first, or its source was not there; zero if neither. Why is the
+	// reason for which it was given up.
+	Since time.Time `json:"since,omitzero"`
+	Why   string    `json:"why,omitempty"`
 	// Jobs counts the Jobs whose end is recorded.
 	Jobs int32 `json:"jobs,omitempty"`
 	// Claims are those of the source's claims that were copied, as hashes of their UIDs.
 	Claims []string `json:"claims,omitempty"`
+	// Counted are the claims whose items were counted before the first one is copied, and Needs is what each member would
+	// get from all of them by the ring of that name, in MiB.
+	Counted []string `json:"counted,omitempty"`
+	Needs   []int64  `json:"needs,omitempty"`
+	Ring    string   `json:"ring,omitempty"`
 	// The sums of the receipts.
 	Passes         int64    `json:"passes,omitempty"`
 	Found          int64    `json:"found,omitempty"`
@@ -57,10 +68,12 @@ type WarmRecord struct {
 const (
 	// MaxWarmClaims is how many claims a source may have.
 	MaxWarmClaims = 64
-	maxWarmRecord = 4 << 10
-	maxWarmText   = 64
-	maxCantTell   = 8
-	maxWarmJobs   = math.MaxInt32 / 2
+	maxWarmRecord = 16 << 10
+	maxWarmNeeds  = 512
+	// MaxWarmText bounds each of its texts.
+	MaxWarmText = 64
+	maxCantTell = 8
+	maxWarmJobs = math.MaxInt32 / 2
 	// maxWarmCount is more items or bytes than there are.
 	maxWarmCount = 1 << 60
 )
@@ -80,13 +93,16 @@ func ParseWarmRecord(text string) (r WarmRecord, err error) {
 		return WarmRecord{}, err
 	}
 	counts := []int64{r.Passes, r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Rejected, r.Bytes}
-	long := func(s string) bool { return len(s) > maxWarmText }
+	long := func(s string) bool { return len(s) > MaxWarmText }
 	switch {
-	case !slices.Contains([]WarmResult{WarmOpen, WarmCopied, WarmSkipped, WarmOnMiss}, r.Result):
+	case !slices.Contains([]WarmResult{WarmOpen, WarmCopied, WarmSkipped, WarmOnMiss, WarmGivenUp}, r.Result):
 		err = errors.New("the result is not known")
 	case r.Jobs < 0 || r.Jobs > maxWarmJobs || slices.Min(counts) < 0:
 		err = errors.New("the record counts less than nothing, or too much")
-	case len(r.Claims) > MaxWarmClaims || len(r.CantTell) > maxCantTell || slices.ContainsFunc(slices.Concat(r.Claims, r.CantTell, []string{r.Source, string(r.UID)}), long):
+	case len(r.Needs) > maxWarmNeeds || len(r.Needs) > 0 && (slices.Min(r.Needs) < 0 || slices.Max(r.Needs) > contract.MaxDemand):
+		err = errors.New("the record has needs that no cluster has")
+	case max(len(r.Claims), len(r.Counted)) > MaxWarmClaims || len(r.CantTell) > maxCantTell ||
+		slices.ContainsFunc(slices.Concat(r.Claims, r.Counted, r.CantTell, []string{r.Source, r.Ring, r.Why, string(r.UID)}), long):
 		err = errors.New("the record has a text or a list that is too long")
 	}
 	if err != nil {
@@ -108,7 +124,7 @@ func (r *WarmRecord) Add(n *contract.Receipt) {
 	}
 	r.CantTell = nil
 	for _, what := range n.CantTell {
-		if len(what) <= maxWarmText && len(r.CantTell) < maxCantTell {
+		if len(what) <= MaxWarmText && len(r.CantTell) < maxCantTell {
 			r.CantTell = append(r.CantTell, what)
 		}
 	}
@@ -116,18 +132,23 @@ func (r *WarmRecord) Add(n *contract.Receipt) {
 
 type (
 	// CreateWarm creates the Job that copies the source of spec.warmFrom to the first Members members, by the ring in
-	// Target. Claim stands for the Memcached. Volume is the claim that is read; empty if the source is a cache. Before
-	// is the record that the plan saw.
+	// Target. Claim stands for the Memcached. Volume is the claim that is read; empty if the source is a cache. If
+	// Counts is set, nothing is copied: the Job counts what each member would get from the claim, Besides what it gets from
+	// others, in MiB, and, if Decides is set, whether it has room. Resume names the copy for its next attempt. Before is
+	// the record that the plan saw.
 	CreateWarm struct {
-		Claim   ClaimRef
-		Target  string
-		Members int32
-		Volume  ClaimRef
-		Before  WarmRecord
+		Claim           ClaimRef
+		Target          string
+		Members         int32
+		Volume          ClaimRef
+		Counts, Decides bool
+		Besides         []int64
+		Resume          string
+		Before          WarmRecord
 	}
-	// RecordWarm writes the result of a copy from the source on the Memcached. Receipt is the proof; nil if a
-	// person has skipped the warming, or the source can't be listed. Before is the record that is replaced.
-	// Answers is the person's request that is answered, and removed.
+	// RecordWarm writes the result of a copy from the source on the Memcached. Receipt is the proof; nil if a person
+	// has skipped the warming, the source can't be listed or was given up, or only Since changes. Before is the record
+	// that is replaced. Answers is the person's request that is answered, and removed.
 	RecordWarm struct {
 		Claim   ClaimRef
 		Target  string
@@ -143,18 +164,29 @@ type (
 	}
 )
 
+// Notes tells whether nothing changes but since when the source could not be copied.
+func (a *RecordWarm) Notes() bool {
+	return a.Receipt == nil && !a.Record.Since.Equal(a.Before.Since) && a.Record.Result == a.Before.Result && a.Record.Jobs == a.Before.Jobs
+}
+
 func (a CreateWarm) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit()} }
 func (a RecordWarm) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a ClearWarm) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 
 func (a CreateWarm) String() string {
 	of := ""
+	if a.Counts {
+		return fmt.Sprintf("count claim %s for %d members, by ring %s", a.Volume.Name, a.Members, a.Target)
+	}
 	if a.Volume.Name != "" {
 		of = " from claim " + a.Volume.Name
 	}
 	return fmt.Sprintf("warm %d members%s, by ring %s", a.Members, of, a.Target)
 }
 func (a RecordWarm) String() string {
+	if a.Notes() {
+		return "note since when the source could not be copied"
+	}
 	return fmt.Sprintf("record the warming by ring %s: %s", a.Target, a.Record.Result)
 }
 func (a ClearWarm) String() string { return "clear the request about the warming" }

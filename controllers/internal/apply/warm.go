@@ -32,7 +32,10 @@ func (r *run) createWarm(ctx context.Context, a action.CreateWarm) error {
 	if r.present.Warm == nil || r.present.Warm.From == nil && a.Volume.Name == "" {
 		return read.Refuse("the source of spec.warmFrom is not there")
 	}
-	job := build.WarmJob(r.cluster, r.Options, build.Warm{Target: a.Target, Members: a.Members, From: r.present.Warm.From, Claim: a.Volume.Name, Ports: r.ports})
+	job := build.WarmJob(r.cluster, r.Options, build.Warm{
+		Target: a.Target, Members: a.Members, From: r.present.Warm.From, Claim: a.Volume.Name,
+		Counts: a.Counts, Decides: a.Decides, Besides: a.Besides, Resume: a.Resume, Ports: r.ports,
+	})
 	if err := r.claims.CreateJob(ctx, a.Claim.UID, job); err != nil {
 		return err
 	}
@@ -42,7 +45,11 @@ func (r *run) createWarm(ctx context.Context, a action.CreateWarm) error {
 	if a.Volume.Name != "" {
 		from = "claim " + a.Volume.Name
 	}
-	r.event(r.cluster, "WarmingStarted", "Warm", "Job %s copies %s to %d members", job.Name, from, a.Members)
+	does := "copies"
+	if a.Counts {
+		does = "counts, before anything is copied,"
+	}
+	r.event(r.cluster, "WarmingStarted", "Warm", "Job %s %s %s to %d members", job.Name, does, from, a.Members)
 	return nil
 }
 
@@ -72,11 +79,20 @@ func (r *run) recordWarm(ctx context.Context, a action.RecordWarm) error {
 	if err != nil {
 		return err
 	}
-	a.Record.At = r.now.UTC().Truncate(1e9)
-	if err := r.annotateCluster(ctx, live, a.Answers, map[string]string{cachev1alpha1.AnnotationWarmed: a.Record.String(), cachev1alpha1.AnnotationAttempts: ""}); err != nil {
+	set := map[string]string{}
+	if !a.Notes() {
+		a.Record.At = r.now.UTC().Truncate(1e9)
+		set[cachev1alpha1.AnnotationAttempts] = ""
+	}
+	a.Record.Since = a.Record.Since.UTC().Truncate(1e9)
+	set[cachev1alpha1.AnnotationWarmed] = a.Record.String()
+	if err := r.annotateCluster(ctx, live, a.Answers, set); err != nil {
 		return err
 	}
 	switch {
+	case a.Record.Jobs == a.Before.Jobs: // a count, or a note
+	case a.Record.Why != "":
+		r.event(r.cluster, "WarmingGivenUp", "Warm", "nothing more is copied from %s, as spec.warmFrom.patience says: %s", build.WarmSays(r.cluster), a.Record.Why)
 	case a.Receipt != nil:
 		r.event(r.cluster, "Warmed", "Warm", "%s: %s", build.WarmSays(r.cluster), summary(a.Receipt))
 	case a.Record.Result == action.WarmOnMiss:

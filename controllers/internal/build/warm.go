@@ -42,16 +42,17 @@ func WarmSource(c *cachev1alpha1.Memcached) string {
 	return hash(string(text))
 }
 
-// WarmMade is a hash of everything that the Job of a warming is made of, except for the ring and the members'
-// ports.
-func WarmMade(c *cachev1alpha1.Memcached, from *From, claim types.UID) string {
+// WarmMade is a hash of all that the Job of a warming is made of, but for the ring and the members' ports. counts: it
+// only counts what the claim has.
+func WarmMade(c *cachev1alpha1.Memcached, from *From, claim types.UID, counts bool) string {
 	spec := *c.Spec.WarmFrom
-	spec.Until = ""
+	spec.Until, spec.Patience = "", nil
 	text, _ := json.Marshal(struct {
-		Spec  cachev1alpha1.WarmSource
-		From  *From
-		Claim types.UID
-	}{spec, from, claim})
+		Spec   cachev1alpha1.WarmSource
+		From   *From
+		Claim  types.UID
+		Counts bool
+	}{spec, from, claim, counts})
 	return hash(string(text))
 }
 
@@ -185,6 +186,10 @@ type Warm struct {
 	// From is how the source is reached; nil if the source is Claim.
 	From  *From
 	Claim string
+	// Counts, Decides, Besides and Resume are as in action.CreateWarm.
+	Counts, Decides bool
+	Besides         []int64
+	Resume          string
 	// Ports are the members' ports.
 	Ports Ports
 }
@@ -194,7 +199,10 @@ type Warm struct {
 func WarmJob(c *cachev1alpha1.Memcached, o Options, p Warm) *batchv1.Job {
 	spec := c.Spec.WarmFrom
 	args := contract.Copy{
-		AsMuchAsFits: spec.OnShortage == cachev1alpha1.ShortageProceed,
+		AsMuchAsFits: spec.OnShortage == cachev1alpha1.ShortageProceed || p.Counts && !p.Decides,
+		Count:        p.Counts,
+		Besides:      p.Besides,
+		Resume:       p.Resume,
 		Marks:        spec.OnMiss && p.From != nil,
 		Transfer:     transferArgs(c, p.Ports, ring.Source(c.UID, p.Target), RingOf(c, p.Members)),
 	}

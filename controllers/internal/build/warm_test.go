@@ -56,6 +56,32 @@ func TestAWarmingReadsTheSourceAndNothingElse(t *testing.T) {
 	}
 }
 
+// All claims are counted before the first one is copied. Only the last count decides, with what the others have; and a
+// copy has a name, by which the next attempt goes on.
+func TestTheClaimsOfAWarmingAreCountedTogether(t *testing.T) {
+	tier.Second(t, "TestAWarmingReadsTheSourceAndNothingElse")
+	const asMuch, count, besides, resume = "--as-much-as-fits", "--count", "--besides=5,7", "--resume=a/b/0"
+	for name, test := range map[string]struct {
+		onShortage cachev1alpha1.ShortagePolicy
+		job        Warm
+		want       []string
+	}{
+		"a count":        {cachev1alpha1.ShortageWait, Warm{Counts: true}, []string{asMuch, count}},
+		"the last count": {cachev1alpha1.ShortageWait, Warm{Counts: true, Decides: true, Besides: []int64{5, 7}}, []string{count, besides}},
+		"a copy":         {cachev1alpha1.ShortageWait, Warm{Resume: "a/b/0"}, []string{resume}},
+		"as many as fit": {cachev1alpha1.ShortageProceed, Warm{}, []string{asMuch}},
+	} {
+		c := warmCluster(cachev1alpha1.WarmSource{Volumes: &cachev1alpha1.WarmVolumes{}, OnShortage: test.onShortage})
+		test.job.Target, test.job.Members, test.job.Claim = "warm-a-0-0-1", 2, "monday-0"
+		command := WarmJob(c, Options{}, test.job).Spec.Template.Spec.Containers[0].Command
+		for _, arg := range []string{asMuch, count, besides, resume} {
+			if slices.Contains(command, arg) != slices.Contains(test.want, arg) {
+				t.Errorf("%s: %q, want %q", name, command, test.want)
+			}
+		}
+	}
+}
+
 func TestAnotherMemcachedIsReadByItsOwnListTLSAndLogins(t *testing.T) {
 	tier.Second(t, "TestAWarmingReadsTheSourceAndNothingElse")
 	source := apitest.MakeMemcached("green").Namespace("shop").Size(2).Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
@@ -103,6 +129,7 @@ func TestWhatAWarmingIsMadeOf(t *testing.T) {
 		made, same bool
 	}{
 		"until":         {func(s *cachev1alpha1.WarmSource) { s.Until = cachev1alpha1.WarmReady }, false, true},
+		"patience":      {func(s *cachev1alpha1.WarmSource) { s.Patience = &metav1.Duration{Duration: 1} }, false, true},
 		"onMiss":        {func(s *cachev1alpha1.WarmSource) { s.OnMiss = true }, true, true},
 		"a login":       {func(s *cachev1alpha1.WarmSource) { s.Auth = &cachev1alpha1.AuthSpec{SecretName: "new"} }, true, true},
 		"a rate":        {func(s *cachev1alpha1.WarmSource) { s.RateLimit = &cachev1alpha1.RateLimit{} }, true, true},
@@ -111,7 +138,7 @@ func TestWhatAWarmingIsMadeOf(t *testing.T) {
 		s := *base.DeepCopy()
 		test.change(&s)
 		is := warmCluster(s)
-		if made := WarmMade(was, WarmFrom(was), "") != WarmMade(is, WarmFrom(is), ""); made != test.made {
+		if made := WarmMade(was, WarmFrom(was), "", false) != WarmMade(is, WarmFrom(is), "", false); made != test.made {
 			t.Errorf("%s: another Job: %t, want %t", name, made, test.made)
 		}
 		if same := WarmSource(was) == WarmSource(is); same != test.same {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -135,24 +135,37 @@ func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action
 	if o.Warm.Claims = all; len(all) == 0 || len(o.Warms) > 0 {
 		return nil
 	}
-	o.Warm.NotThere, err = r.usedBy(ctx, o.Cluster.Namespace, all[0].Name)
+	var names []string
+	for i := range all {
+		names = append(names, all[i].Name)
+	}
+	if !countsFirst(o.Cluster) || len(record.Claims) > 0 {
+		names = names[:1]
+	}
+	o.Warm.NotThere, err = r.usedBy(ctx, o.Cluster.Namespace, names)
 	return err
 }
 
-// usedBy says which pod uses the claim; empty if none does. A volume has one user.
-func (r *Reader) usedBy(ctx context.Context, namespace, claim string) (string, error) {
+// countsFirst tells whether what all claims have is counted before the first one is copied.
+func countsFirst(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.WarmFrom.Volumes != nil && c.Spec.WarmFrom.OnShortage != cachev1alpha1.ShortageProceed
+}
+
+// usedBy says which pod uses one of the claims; empty if none does. A volume has one user.
+func (r *Reader) usedBy(ctx context.Context, namespace string, claims []string) (string, error) {
 	const atOnce = 500
 	uses := func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+		return v.PersistentVolumeClaim != nil && slices.Contains(claims, v.PersistentVolumeClaim.ClaimName)
 	}
 	for next := ""; ; {
 		var pods corev1.PodList
 		if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.Limit(atOnce), client.Continue(next)); err != nil {
-			return "", fmt.Errorf("list the pods that may use claim %s: %w", claim, err)
+			return "", fmt.Errorf("list the pods that may use claim %s: %w", strings.Join(claims, ", "), err)
 		}
 		for i := range pods.Items {
-			if pod := &pods.Items[i]; slices.ContainsFunc(pod.Spec.Volumes, uses) && !read.PodEnded(pod) {
-				return fmt.Sprintf("claim %s is used by pod %s", claim, pod.Name), nil
+			pod := &pods.Items[i]
+			if at := slices.IndexFunc(pod.Spec.Volumes, uses); at >= 0 && !read.PodEnded(pod) {
+				return fmt.Sprintf("claim %s is used by pod %s", pod.Spec.Volumes[at].PersistentVolumeClaim.ClaimName, pod.Name), nil
 			}
 		}
 		if next = pods.Continue; next == "" {
@@ -175,13 +188,17 @@ func (o *State) planWarm() *plan.Warm {
 	}
 	w.Source, w.Record, w.NotThere = build.WarmSource(o.Cluster), WarmRecord(o.Cluster), o.Warm.NotThere
 	w.Volumes, w.HoldsList, w.OnMiss = spec.Volumes != nil, spec.Until == cachev1alpha1.WarmReady, spec.OnMiss && spec.Volumes == nil
-	var claim types.UID
-	if w.Volumes && len(o.Warm.Claims) > 0 {
-		next := &o.Warm.Claims[0]
-		claim, w.Volume, w.More = next.UID, action.ClaimRef{Name: next.Name, UID: next.UID}, len(o.Warm.Claims) > 1
+	if spec.Patience != nil {
+		w.Patience = spec.Patience.Duration
 	}
-	w.Made = build.WarmMade(o.Cluster, o.Warm.From, claim)
-	for i := range o.Warms { // a source that can't be found now ends no Job that has begun
+	w.CountsFirst = countsFirst(o.Cluster)
+	for i := range o.Warm.Claims {
+		c := &o.Warm.Claims[i]
+		w.Left = append(w.Left, plan.WarmClaim{ClaimRef: action.ClaimRef{Name: c.Name, UID: c.UID},
+			Made: build.WarmMade(o.Cluster, nil, c.UID, false), Counts: build.WarmMade(o.Cluster, nil, c.UID, true)})
+	}
+	w.Made = build.WarmMade(o.Cluster, o.Warm.From, "", false)
+	for i := range o.Warms { // what can't be found now ends no Job that has begun
 		if w.NotThere != "" {
 			w.Made = ring.WarmMade(identity.DutyOf(&o.Warms[i]).Target)
 		}

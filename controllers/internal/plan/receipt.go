@@ -25,8 +25,11 @@ func ReceiptOf(r *contract.Receipt) *action.Receipt {
 	return out
 }
 
-// addsUp is the rule for a receipt of its kind: a copy may leave out items that their owners refuse.
+// addsUp is the rule for a receipt of its kind: a copy may leave out what its owners refuse, or only count.
 func addsUp(r *contract.Receipt) error {
+	if ring.IsWarmSource(r.Source) && len(r.Demand) > 0 {
+		return r.Counted(r.Source, len(r.Demand))
+	}
 	if ring.IsWarmSource(r.Source) {
 		return r.Copied(r.Source)
 	}

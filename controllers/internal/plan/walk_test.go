@@ -37,6 +37,8 @@ type walk struct {
 	// holds has the pods without volumes that may have the only copy of an item: clients are or were told of them,
 	// and no mover has found nothing there since.
 	holds map[types.UID]bool
+	// counts tells which Jobs of a warming only count, by their targets.
+	counts map[string]bool
 }
 
 // reference is the claim that a volume waits for, or is bound to. A volume that waits has the

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -69,6 +70,9 @@ func (told Told) holdList(v *view, replicas int32) Told {
 // decideWarm decides about the warming.
 func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	from := v.Warm
+	if from != nil {
+		from = from.step(v.Record.Target())
+	}
 	end := func(but, why string) (left *claims.Job) {
 		for i := range v.Warms {
 			if j := &v.Warms[i]; but != "" && j.Target == but && !j.Deleting {
@@ -103,7 +107,9 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	}
 	s.Open = true
 	if size.Replicas == 0 {
-		end("", "the cluster hibernates")
+		if end("", "the cluster hibernates"); !from.Record.Since.IsZero() {
+			w.Do(from.note(time.Time{}))
+		}
 		return s.is(WarmWaits, claims.Hibernating, "no member runs that could take items"), w
 	}
 	if why := warmYields(v); why != "" {
@@ -114,12 +120,46 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	s.Job = end(target, "what is copied, or the ring, has changed")
 	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
 	case s.Job == nil:
-		return v.beginWarm(s, target, size, &w), w
+		s = v.beginWarm(from, s, target, size, &w)
 	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
 		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
 		return s.is(WarmWaits, claims.InTurn, "the size changes first"), w
 	}
-	return v.followWarm(s, &w), w
+	if s.Job != nil {
+		s = v.followWarm(from, s, &w)
+	}
+	return v.givesUp(from, s, &w), w
+}
+
+// givesUp ends a warming whose source could not be copied for too long.
+func (v *view) givesUp(from *Warm, s WarmState, w *claims.Work) WarmState {
+	switch end := from.Record.Since.Add(from.Patience); {
+	case from.Patience <= 0 || s.Phase != WarmFailed && s.Reason != cachev1alpha1.ReasonSourceNotThere:
+	case from.Record.Since.IsZero():
+		w.Do(from.note(v.Now))
+	case v.Now.Before(end):
+		w.WakeAt(end)
+	default:
+		*w = claims.Work{}
+		for i := range v.Warms {
+			w.DeleteJob(&v.Warms[i], "the source is given up")
+		}
+		record := from.next(action.WarmGivenUp)
+		if from.Record.Result != action.WarmOpen { // another copy
+			record = from.next(from.Record.Result)
+		}
+		record.Why = claims.Bound(s.Reason, action.MaxWarmText)
+		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
+		return WarmState{Open: true}.is(WarmEnded, "", "")
+	}
+	return s
+}
+
+// note records since when the source could not be copied.
+func (w *Warm) note(since time.Time) action.RecordWarm {
+	r := w.Record
+	r.UID, r.Source, r.Since = w.Holder.UID, w.Source, since
+	return action.RecordWarm{Claim: w.Holder.Ref(), Before: w.Record, Record: r}
 }
 
 // copies tells whether a drainer of the Job is at work.
@@ -128,8 +168,7 @@ func (v *view) copies(j *claims.Job) bool {
 }
 
 // beginWarm makes the next Job.
-func (v *view) beginWarm(s WarmState, target string, size *Size, w *claims.Work) WarmState {
-	from := v.Warm
+func (v *view) beginWarm(from *Warm, s WarmState, target string, size *Size, w *claims.Work) WarmState {
 	switch {
 	case len(v.Warms) > 0:
 		return s.is(WarmWaits, claims.InTurn, "an earlier Job is being deleted")
@@ -146,7 +185,8 @@ func (v *view) beginWarm(s WarmState, target string, size *Size, w *claims.Work)
 	if from.Holder.MoveRequest == claims.Retry && !from.Again {
 		work.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 	}
-	work.Do(action.CreateWarm{Claim: from.Holder.Ref(), Target: target, Members: v.Record.Ring.Size, Volume: from.Volume, Before: from.Record})
+	work.Do(action.CreateWarm{Claim: from.Holder.Ref(), Target: target, Members: v.Record.Ring.Size, Volume: from.Volume,
+		Counts: from.Counts, Decides: from.Counts && !from.More, Besides: from.needs, Resume: from.resume(), Before: from.Record})
 	if o, is := work.Withdraw(&v.Facts, &from.Holder); is {
 		s.RetryAt = o.RetryAt
 		s = s.is(WarmFailed, o.Reason, o.Message)
@@ -158,8 +198,8 @@ func (v *view) beginWarm(s WarmState, target string, size *Size, w *claims.Work)
 }
 
 // followWarm decides about a warming that has its Job.
-func (v *view) followWarm(s WarmState, w *claims.Work) WarmState {
-	from, job := v.Warm, s.Job
+func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
+	job := s.Job
 	holder := from.Holder.Ref()
 	clear := action.ClearWarm{Claim: holder, Answers: from.Asked}
 	a := claims.Attempt{
@@ -167,7 +207,9 @@ func (v *view) followWarm(s WarmState, w *claims.Work) WarmState {
 		WayOut: "see the Job's log, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry, or =skip to go on with what was copied",
 	}
 	if job.State != claims.JobActive {
-		a.Invalid = receiptOf(&from.Holder, job)
+		if a.Invalid = receiptOf(&from.Holder, job); a.Invalid == nil && len(ReceiptNumbers(job.Receipt).Demand) != from.counts(v.Record.Ring.Size) {
+			a.Invalid = errors.New("the receipt is that of another step")
+		}
 	}
 	refused := job.State == claims.JobFailed && job.Receipt != nil && job.Receipt.Reason == contract.ReasonListingRefused
 	switch {
@@ -178,6 +220,11 @@ func (v *view) followWarm(s WarmState, w *claims.Work) WarmState {
 		a.WayOut = "set spec.warmFrom.onMiss, by which routers ask the source for what they miss; or annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=skip"
 	case job.Receipt != nil && job.Receipt.Reason == contract.ReasonTargetTooSmall:
 		a.WayOut = "raise spec.size or spec.memory, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry; or set spec.warmFrom.onShortage to Proceed"
+	}
+	if job.State == claims.JobComplete && a.Invalid == nil && from.Counts {
+		record := from.afterCount(job.Receipt, v.Record.Target())
+		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: record, Receipt: job.Receipt})
+		return s.is(WarmRuns, "", "")
 	}
 	if job.State == claims.JobComplete && a.Invalid == nil {
 		result := action.WarmCopied
@@ -194,13 +241,35 @@ func (v *view) followWarm(s WarmState, w *claims.Work) WarmState {
 	o := w.Follow(v.Now, &a)
 	s.RetryAt = o.RetryAt
 	phase := map[claims.DrainPhase]WarmPhase{claims.Draining: WarmRuns, claims.Waiting: WarmWaits, claims.Failed: WarmFailed}[o.Phase]
+	if phase == WarmRuns && from.Counts {
+		return s.is(phase, "", fmt.Sprintf("what all claims have is counted first, now claim %s", from.Volume.Name))
+	}
 	return s.is(phase, o.Reason, o.Message)
+}
+
+// counts is how many members' needs the receipt of the next Job has.
+func (w *Warm) counts(members int32) int {
+	if w.Counts {
+		return int(members)
+	}
+	return 0
+}
+
+// afterCount is the record with what another claim has for the members of the ring.
+func (w *Warm) afterCount(receipt *action.Receipt, ring string) action.WarmRecord {
+	r := w.Record
+	r.UID, r.Source, r.Ring = w.Holder.UID, w.Source, ring
+	r.Counted, r.Needs = append(slices.Clone(w.counted), ClaimHash(w.Volume.UID)), ReceiptNumbers(receipt).Demand
+	return r
 }
 
 // next is the record with this result, and without a receipt.
 func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	r := w.Record
-	r.UID, r.Source, r.Result = w.Holder.UID, w.Source, result
+	r.UID, r.Source, r.Result, r.Why = w.Holder.UID, w.Source, result, ""
+	if result != action.WarmOpen {
+		r.Since = time.Time{}
+	}
 	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	return r
 }

@@ -246,8 +246,142 @@ func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// What the claims have is counted, claim by claim, before the first one is copied, for the ring of that moment.
+func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	claim := func(name string) WarmClaim {
+		return WarmClaim{action.ClaimRef{Name: name, UID: types.UID("uid-" + name)}, "copy-" + name, "count-" + name}
+	}
+	from := func(left ...WarmClaim) *scene {
+		return at(3).warmFrom(func(w *Warm) { w.Volumes, w.CountsFirst, w.Left = true, true, left })
+	}
+	a, b := claim("a"), claim("b")
+	creates := func(s *scene) (create action.CreateWarm) {
+		p := Next(&s.o)
+		for _, planned := range p.Actions {
+			if c, is := planned.(action.CreateWarm); is {
+				create = c
+			}
+		}
+		return create
+	}
+	counts := func(s *scene, demand ...int64) *scene {
+		c := creates(s)
+		if !c.Counts {
+			t.Fatalf("it doesn't count: %+v", c)
+		}
+		s.o.Warms = []claims.Job{{Name: "warm", UID: "uid-warm", ClaimUID: "uid-cache", Target: c.Target, State: claims.JobComplete,
+			Receipt: ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source("uid-cache", c.Target), Complete: true, Demand: demand})}}
+		p := Next(&s.o)
+		for _, planned := range p.Actions {
+			if r, is := planned.(action.RecordWarm); is {
+				s.o.Warm.Record, s.o.Warms = r.Record, nil
+				return s
+			}
+		}
+		t.Fatalf("the count is not recorded: %v, %+v", p.Actions, p.Warming)
+		return nil
+	}
+	s := from(a, b)
+	if c := creates(s); c.Volume.Name != "a" || c.Decides || c.Besides != nil || c.Resume != "" {
+		t.Errorf("first: %+v", c)
+	}
+	counts(s, 1, 2, 3)
+	if c := creates(s); c.Volume.Name != "b" || !c.Counts || !c.Decides || !slices.Equal(c.Besides, []int64{1, 2, 3}) {
+		t.Errorf("second: %+v", c)
+	}
+	counts(s, 4, 5, 6)
+	if c := creates(s); c.Volume.Name != "a" || c.Counts || c.Resume != "uid-cache/uid-a/0" || c.Before.Jobs != 0 {
+		t.Errorf("third: %+v", c)
+	}
+	// Another ring has other needs. What was counted of other claims doesn't count.
+	other := s.o.Warm.Record
+	other.Ring = "other"
+	s.o.Warm.Record = other
+	if c := creates(s); c.Volume.Name != "a" || !c.Counts || c.Besides != nil {
+		t.Errorf("for another ring: %+v", c)
+	}
+	other.Ring = s.o.Record.Target()
+	s.o.Warm.Record, s.o.Warm.Left = other, []WarmClaim{b, claim("c")}
+	if c := creates(s); c.Volume.Name != "b" || !c.Counts || c.Besides != nil {
+		t.Errorf("of other claims: %+v", c)
+	}
+	// Once the first one is copied, nothing is counted any more.
+	other.Claims = []string{ClaimHash(a.UID)}
+	other.Ring = "other"
+	s.o.Warm.Record, s.o.Warm.Left = other, []WarmClaim{b, claim("c")}
+	if c := creates(s); c.Volume.Name != "b" || c.Counts {
+		t.Errorf("in the middle: %+v", c)
+	}
+	if c := creates(from(a)); c.Counts {
+		t.Errorf("a single claim is counted by its copy: %+v", c)
+	}
+	// The receipt of a copy is none of a count.
+	s = from(a, b)
+	c := creates(s)
+	s.o.Warms = []claims.Job{{Name: "warm", UID: "uid-warm", ClaimUID: "uid-cache", Target: c.Target}}
+	copied(&s.o.Warms[0])
+	s.o.Warms[0].Ended = s.o.Now
+	if p := Next(&s.o); p.Warming.Phase != WarmFailed {
+		t.Errorf("with the receipt of a copy it is %s", p.Warming.Phase)
+	}
+}
+
+// A source that can't be copied doesn't hold a cluster back for ever. A Job that copies is not ended.
+func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
+	const patience = time.Hour
+	away := func(changes ...func(*Warm)) *scene {
+		return at(3).warmFrom(append([]func(*Warm){func(w *Warm) { w.Patience, w.HoldsList, w.NotThere = patience, true, "gone" }}, changes...)...).
+			with(func(o *Observed) { o.ListSize = 0 })
+	}
+	since := func(ago time.Duration) func(*Warm) {
+		return func(w *Warm) {
+			w.Record = action.WarmRecord{UID: "uid-cache", Source: "source", Since: time.Unix(1_000_000, 0).Add(-ago)}
+		}
+	}
+	fails := failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+		phase WarmPhase
+	}{
+		"at first":       {away(), []string{"note since when"}, WarmWaits},
+		"before the end": {away(since(patience - 1)), nil, WarmWaits},
+		"at the end":     {away(since(patience)), []string{"record the warming by ring : GivenUp"}, WarmEnded},
+		"without end":    {away(since(patience), func(w *Warm) { w.Patience = 0 }), nil, WarmWaits},
+		"it fails":       {at(3).warmFrom(func(w *Warm) { w.Patience = patience }).warmJob(fails), []string{"note since when"}, WarmFailed},
+		"it has failed for so long": {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(fails),
+			[]string{"delete Job warm: the source is given up", "record the warming by ring : GivenUp"}, WarmEnded},
+		"it copies":     {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob().copies(), nil, WarmRuns},
+		"it hibernates": {away(since(time.Minute)).wanted(0), []string{"note since when"}, WarmWaits},
+		"another copy":  {away(since(patience), func(w *Warm) { w.Again, w.Asked, w.Record.Result, w.Record.Jobs = true, "again", action.WarmCopied, 1 }), []string{"record the warming by ring : Warm"}, WarmEnded},
+		"it was given up": {away(func(w *Warm) {
+			w.Record = action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
+		}), nil, WarmEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) {
+				t.Errorf("it does %q, want %q", said, test.want)
+			}
+			if p.Warming.Phase != test.phase {
+				t.Errorf("it is %s: %s", p.Warming.Phase, p.Warming.Message)
+			}
+		})
+	}
+	if p := Next(&away(since(patience - time.Minute)).o); p.Wake.IsZero() || p.Wake.After(time.Unix(1_000_000, 0).Add(time.Minute)) {
+		t.Errorf("the next look is at %s", p.Wake)
+	}
+	if p := Next(&away(since(time.Minute)).o); p.ListSize != 0 {
+		t.Errorf("%d members are on the list of a cluster that waits", p.ListSize)
+	}
+	if p := Next(&away(func(w *Warm) { w.Record.Result = action.WarmGivenUp }).o); p.ListSize != 3 {
+		t.Errorf("%d members are on the list when the source is given up", p.ListSize)
+	}
+}
+
 func TestADamagedRecordOfAWarmingCountsAsNone(t *testing.T) {
-	for _, text := range []string{"", "{", `{"jobs":-1}`, `{"result":"Done"}`, `{"found":-1}`, fmt.Sprintf(`{"source":%q}`, strings.Repeat("a", 65)), strings.Repeat(" ", 5000)} {
+	for _, text := range []string{"", "{", `{"jobs":-1}`, `{"result":"Done"}`, `{"found":-1}`, `{"needs":[-1]}`, fmt.Sprintf(`{"why":%q}`, strings.Repeat("a", 65)), fmt.Sprintf(`{"source":%q}`, strings.Repeat("a", 65)), strings.Repeat(" ", 17000)} {
 		if r, err := action.ParseWarmRecord(text); err == nil {
 			t.Errorf("%.20q is %+v", text, r)
 		}

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,20 +22,83 @@ type Warm struct {
 	Again bool
 	// Removed: the spec has no source any more, and what a person asked for is left.
 	Removed bool
-	// Source names the source in the record. Made is a hash of all that the Job is made of.
+	// Source names the source in the record. Made is a hash of all that the next Job is made of.
 	Source, Made string
 	// Record is what was copied from this source.
 	Record action.WarmRecord
 	// NotThere says why the source can't be read now; empty if it can.
 	NotThere string
-	// Volumes: the source is claims. Volume is the next one to be read, and More tells whether others follow it.
-	Volumes bool
-	Volume  action.ClaimRef
-	More    bool
+	// Volumes: the source is claims. Left are those that were not copied yet, in order. CountsFirst: what all of them have
+	// is counted before the first one is copied.
+	Volumes     bool
+	Left        []WarmClaim
+	CountsFirst bool
+	warmStep
 	// HoldsList: clients of a new cluster are told of it when it is warm.
 	HoldsList bool
 	// OnMiss: routers ask the source for what they miss.
 	OnMiss bool
+	// Patience is how long after its first failure the source is given up; 0 for never.
+	Patience time.Duration
+}
+
+// WarmClaim is a claim of the source. Made and Counts are what Warm.Made is for the Jobs that copy and count it.
+type WarmClaim struct {
+	action.ClaimRef
+	Made, Counts string
+}
+
+// warmStep is what is done next with claims: Volume is copied, or counted. More tells whether others follow it.
+type warmStep struct {
+	Volume action.ClaimRef
+	Counts bool
+	More   bool
+	// counted are the claims that are counted already, and needs is what they have for each member, in MiB.
+	counted []string
+	needs   []int64
+}
+
+// step decides which claim is read next, for the ring of that name.
+func (w Warm) step(ring string) *Warm {
+	if !w.Volumes || len(w.Left) == 0 {
+		return &w
+	}
+	made := w.Left[0].Made
+	w.warmStep = warmStep{Volume: w.Left[0].ClaimRef, More: len(w.Left) > 1}
+	if w.CountsFirst && len(w.Left) > 1 && len(w.Record.Claims) == 0 {
+		var counted []string
+		var needs []int64
+		if w.Record.Ring == ring && w.onlyThese(w.Record.Counted) {
+			counted, needs = w.Record.Counted, w.Record.Needs
+		}
+		rest := slices.DeleteFunc(slices.Clone(w.Left), func(c WarmClaim) bool { return slices.Contains(counted, ClaimHash(c.UID)) })
+		if len(rest) > 0 {
+			made = rest[0].Counts
+			w.warmStep = warmStep{Volume: rest[0].ClaimRef, Counts: true, More: len(rest) > 1, counted: counted, needs: needs}
+		}
+	}
+	if w.NotThere == "" { // what can't be found now ends no Job that has begun
+		w.Made = made
+	}
+	return &w
+}
+
+// onlyThese tells whether all that were counted are left.
+func (w *Warm) onlyThese(counted []string) bool {
+	for _, hash := range counted {
+		if !slices.ContainsFunc(w.Left, func(c WarmClaim) bool { return ClaimHash(c.UID) == hash }) {
+			return false
+		}
+	}
+	return true
+}
+
+// resume names a copy for its next attempt, by any ring.
+func (w *Warm) resume() string {
+	if !w.Volumes || w.Counts {
+		return ""
+	}
+	return fmt.Sprintf("%s/%s/%d", w.Holder.UID, w.Volume.UID, w.Record.Jobs)
 }
 
 // open tells whether there is something to copy.

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -20,6 +23,16 @@ const warmHolder = "uid-cache"
 func (w *walk) warmsFrom() {
 	from := Warm{Source: "source", Made: fmt.Sprintf("made%d", w.ids), HoldsList: w.r.IntN(2) == 0, OnMiss: w.r.IntN(3) == 0}
 	from.Holder = claims.Claim{Name: "cache", UID: warmHolder}
+	if w.r.IntN(3) == 0 { // claims, which are counted first
+		from.Volumes, from.CountsFirst, from.OnMiss = true, true, false
+		for i := range 1 + w.r.IntN(3) {
+			name := fmt.Sprintf("%s-%d", from.Made, i)
+			from.Left = append(from.Left, WarmClaim{action.ClaimRef{Name: name, UID: types.UID(name)}, name + "-copy", name + "-count"})
+		}
+	}
+	if w.r.IntN(3) == 0 {
+		from.Patience = time.Hour
+	}
 	w.Warm = &from
 }
 
@@ -32,11 +45,18 @@ func (w *walk) actOnWarming(planned action.Action) (changed, known bool) {
 	}
 	switch a := planned.(type) {
 	case action.CreateWarm:
+		if w.counts == nil {
+			w.counts = map[string]bool{}
+		}
+		w.counts[a.Target] = a.Counts
 		w.Warms = append(w.Warms, claims.Job{Name: "warm", UID: w.newUID(), ClaimUID: warmHolder, Target: a.Target})
 		return true, true
 	case action.RecordWarm:
 		if w.Warm != nil {
-			w.Warm.Record, w.Warm.Holder.Attempts = a.Record, action.Attempts{}
+			if w.Warm.Record = a.Record; !a.Notes() {
+				w.Warm.Holder.Attempts = action.Attempts{}
+			}
+			w.Warm.Left = slices.DeleteFunc(w.Warm.Left, func(c WarmClaim) bool { return slices.Contains(a.Record.Claims, ClaimHash(c.UID)) })
 			answered(a.Answers)
 		}
 		return true, true
@@ -70,7 +90,14 @@ func (w *walk) warmEvents(add func(string, func())) {
 		case !w.Drainers[at].Running:
 			add("a drainer of the warming runs", func() { w.Drainers[at].Running = true })
 		default:
-			add("the warming ends well", func() { w.endWarm(j, copied) })
+			ends := copied
+			if w.counts[j.Target] {
+				ends = func(j *claims.Job) {
+					j.State, j.Receipt = claims.JobComplete, ReceiptOf(&contract.Receipt{
+						Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Complete: true, Demand: make([]int64, w.Record.Ring.Size)})
+				}
+			}
+			add("the warming ends well", func() { w.endWarm(j, ends) })
 		}
 	}
 }

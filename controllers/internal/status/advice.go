@@ -16,7 +16,7 @@ func advice(in *Input, s *cachev1alpha1.MemcachedStatus) []cachev1alpha1.Advice 
 		return nil
 	}
 	var list []cachev1alpha1.Advice
-	for _, a := range []*cachev1alpha1.Advice{keysElsewhere(in, s), shortOfMemory(in, s), noReplay(in), startedCold(in, s)} {
+	for _, a := range []*cachev1alpha1.Advice{keysElsewhere(in, s), shortOfMemory(in, s), noReplay(in), startedCold(in, s), notFilled(in)} {
 		if a != nil {
 			list = append(list, *a)
 		}

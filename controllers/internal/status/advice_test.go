@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/test/tier"
 )
 
 // checkAdvice fails if no advice of that reason has a message with these words. If want is empty, checkAdvice
@@ -34,6 +36,8 @@ func allAdvised() *Input {
 	in.Cluster.Spec.Routing.Client = "gomemcache"
 	in.Cluster.Spec.Storage.Mode, in.Cluster.Spec.Storage.Size = cachev1alpha1.StorageMapped, *in.Cluster.Spec.Memory
 	in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait
+	in.Cluster.Spec.WarmFrom = &cachev1alpha1.WarmSource{Discovery: strings.Repeat("x", 2*claims.MaxMessage)}
+	in.Warmed = action.WarmRecord{Result: action.WarmGivenUp, Why: "SourceNotThere"}
 	in.Room = &plan.Room{Unknown: strings.Repeat("why ", claims.MaxMessage)}
 	for i := range in.Pods {
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -51,9 +55,35 @@ func TestAdviceIsSortedAndBoundedAndHasEachReasonOnce(t *testing.T) {
 			t.Errorf("%s has %d bytes", a.Reason, len(a.Message))
 		}
 	}
-	want := []string{cachev1alpha1.ReasonMemoryUnknown, cachev1alpha1.ReasonNoRoomToReplay, cachev1alpha1.ReasonOtherKeysMove, cachev1alpha1.ReasonStartedCold}
+	want := []string{cachev1alpha1.ReasonMemoryUnknown, cachev1alpha1.ReasonNoRoomToReplay, cachev1alpha1.ReasonNotFilled, cachev1alpha1.ReasonOtherKeysMove, cachev1alpha1.ReasonStartedCold}
 	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestASourceThatWasGivenUpIsSaidUntilItIsCopied(t *testing.T) {
+	tier.Second(t, "TestAtRestAClusterShowsFourConditions")
+	for name, test := range map[string]struct {
+		record action.WarmRecord
+		open   bool
+		phase  cachev1alpha1.WarmPhase
+		want   string
+	}{
+		"given up":     {action.WarmRecord{Result: action.WarmGivenUp, Why: "SourceNotThere"}, false, cachev1alpha1.WarmGivenUp, "kubectl mc warm cache"},
+		"copied":       {action.WarmRecord{Result: action.WarmCopied}, false, cachev1alpha1.WarmDone, ""},
+		"another copy": {action.WarmRecord{Result: action.WarmCopied, Why: "SourceUnreachable"}, false, cachev1alpha1.WarmDone, "SourceUnreachable"},
+		"it is open":   {action.WarmRecord{Result: action.WarmGivenUp, Why: "SourceNotThere"}, true, cachev1alpha1.WarmGivenUp, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(2)
+			in.Cluster.Spec.WarmFrom = &cachev1alpha1.WarmSource{Memcached: "green"}
+			in.Warmed, in.Plan.Warming = test.record, plan.WarmState{Phase: plan.WarmEnded, Open: test.open}
+			s := compute(t, in)
+			checkAdvice(t, s.Advice, cachev1alpha1.ReasonNotFilled, test.want)
+			if s.Warm.Phase != test.phase {
+				t.Errorf("it is %s", s.Warm.Phase)
+			}
+		})
 	}
 }
 

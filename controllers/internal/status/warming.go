@@ -31,7 +31,7 @@ func warm(in *Input) *cachev1alpha1.WarmStatus {
 	case plan.WarmRuns:
 		copying(in, s)
 	case plan.WarmEnded:
-		s.Phase = cachev1alpha1.WarmPhase(cmp.Or(in.Warmed.Result, action.WarmSkipped))
+		s.Phase, s.Reason = cachev1alpha1.WarmPhase(cmp.Or(in.Warmed.Result, action.WarmSkipped)), in.Warmed.Why
 	}
 	s.Reason, s.Message = claims.Bound(s.Reason, claims.MaxReason), claims.BoundMessage(s.Message)
 	s.Since = &metav1.Time{Time: in.Now}
@@ -83,7 +83,7 @@ func itemsLeft(p *contract.Progress) *metav1.Duration {
 }
 
 func warmReceipt(r *action.WarmRecord) *cachev1alpha1.WarmReceipt {
-	if r.At.IsZero() {
+	if r.At.IsZero() || r.Jobs == 0 {
 		return nil
 	}
 	return &cachev1alpha1.WarmReceipt{
@@ -122,6 +122,15 @@ func warming(in *Input, s *cachev1alpha1.MemcachedStatus) *metav1.Condition {
 		}
 		return says(kind, true, cachev1alpha1.ReasonWarming, "the cluster is being filled from %s%s", source, line)
 	}
+}
+
+// notFilled is the advice if the source was given up; nil if it was not.
+func notFilled(in *Input) *cachev1alpha1.Advice {
+	if in.Cluster.Spec.WarmFrom == nil || in.Warmed.Why == "" || in.Plan.Warming.Open {
+		return nil
+	}
+	return advise(cachev1alpha1.ReasonNotFilled, "%s could not be copied (%s), so the cluster goes on without it: kubectl mc warm %s tries again, and without spec.warmFrom this passes",
+		build.WarmSays(in.Cluster), in.Warmed.Why, in.Cluster.Name)
 }
 
 // warmTrouble returns the trouble if the source can't be copied.

@@ -20,8 +20,9 @@ type Drainer struct {
 	ReadOnly bool
 	// Source is the member that a mover asks.
 	Source string
-	// From is the other cache, or the directory of claims, that is copied.
-	From string
+	// From is the other cache, or the directory of claims, that is copied. Counts is set if that is only counted.
+	From   string
+	Counts bool
 	// SourceID and Servers are from its arguments.
 	SourceID string
 	Servers  []string
@@ -66,7 +67,13 @@ func Receipt(d Drainer, n int64) contract.Receipt {
 		Version: 1, Source: d.SourceID, Complete: true, Clean: true,
 		Found: n, Outcomes: contract.Outcomes{Added: n}, Bytes: 100 * n,
 	}
-	if d.From != "" {
+	switch {
+	case d.Counts:
+		r = contract.Receipt{Version: 1, Source: d.SourceID, Complete: true}
+		for range d.Servers {
+			r.Demand = append(r.Demand, n)
+		}
+	case d.From != "":
 		r.Passes = 1
 	}
 	return r
@@ -138,6 +145,7 @@ func drainerOf(pod *corev1.Pod) Drainer {
 		if from, ok := strings.CutPrefix(arg, "--"+contract.FlagFrom+"="); ok {
 			d.From = from
 		}
+		d.Counts = d.Counts || arg == "--"+contract.FlagCount
 		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
 			d.SourceID = id
 		}

@@ -34,7 +34,7 @@ func (w *word) sayWarm(ctx context.Context, m *cachev1alpha1.Memcached, said, do
 	case m.Spec.WarmFrom == nil:
 		return fmt.Errorf("%s has no spec.warmFrom: there is nothing to copy", nameOf(m))
 	case said == cachev1alpha1.WarmAgain || warm == nil:
-	case warm.Phase == cachev1alpha1.WarmDone || warm.Phase == cachev1alpha1.WarmSkipped || warm.Phase == cachev1alpha1.WarmOnMiss:
+	case warm.Phase == cachev1alpha1.WarmDone || warm.Phase == cachev1alpha1.WarmSkipped || warm.Phase == cachev1alpha1.WarmOnMiss || warm.Phase == cachev1alpha1.WarmGivenUp:
 		return fmt.Errorf("the warming of %s has ended (%s): kubectl mc warm %s copies again", nameOf(m), warm.Phase, m.Name)
 	}
 	return w.say(ctx, cachev1alpha1.AnnotationWarm, said, nameOf(m)+" "+done)

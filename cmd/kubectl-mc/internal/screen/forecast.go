@@ -15,6 +15,7 @@ func Forecast(f *controllers.Forecast, width int, style Style) []string {
 	l.members()
 	l.items()
 	l.keys()
+	l.fill()
 	if len(l.lines) == 0 {
 		l.add("nothing", "would happen to the members")
 	}
@@ -103,6 +104,16 @@ func (l *forecastLines) keys() {
 	}
 	if len(l.Unknown) > 0 {
 		l.add("unknown", "what %s hold: the numbers are too low", strings.Join(l.Unknown, ", "))
+	}
+}
+
+func (l *forecastLines) fill() {
+	for i, sentence := range l.Fill {
+		word := ""
+		if i == 0 {
+			word = "fill"
+		}
+		l.add(word, "%d. %s", i+1, sentence)
 	}
 }
 

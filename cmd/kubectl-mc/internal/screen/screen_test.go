@@ -79,6 +79,7 @@ func TestAPlanIsLinesForPeople(t *testing.T) {
 		Moved: controllers.Holds{Items: 20_102, Bytes: 16 << 20}, Evicted: controllers.Holds{Items: 10, Bytes: 1 << 20},
 		Elsewhere: 1.0 / 3, KeysElsewhere: &share, Takes: &metav1.Duration{Duration: 24 * time.Second},
 		Blocked: &controllers.Reason{Reason: "WaitingForDrain", Message: "a drain runs"},
+		Fill:    []string{"a Job reads old", "the cluster is Ready"},
 	}
 	want := `leave     cache-2
 restart   cache-0, cache-1
@@ -90,6 +91,8 @@ EVICT     10 items, 1.0 MiB have to go: the members that stay have too little me
 keys      clients look for 33% of all keys at another member
           and for 50% of the keys of your file
 take      about 24s, by the last receipts
+fill      1. a Job reads old
+          2. the cluster is Ready
 blocked   WaitingForDrain: a drain runs`
 	if diff := cmp.Diff(want, strings.Join(Forecast(f, 100, Style{}), "\n")); diff != "" {
 		t.Errorf("the lines differ (-want +got):\n%s", diff)
