@@ -262,8 +262,10 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	t := v.Table
 	steps := t != nil && t.State == contract.RingPrepare && t.Old == whole && t.New == whole.Without(member)
 	switch {
-	case size.Replicas != v.StatefulSet.Replicas || size.SizeBlocked != NotBlocked || v.Cluster.Size != whole.Size || v.ListSize != whole.Size:
+	case size.changes(v):
 		return "the size changes first", "", wake
+	case size.SizeBlocked == BlockedByShortage && !v.Cluster.InPods:
+		return "", "the others have too little memory, as for the size that is wanted", wake
 	case v.moving:
 		return "items are moved first", "", wake
 	case v.drains || v.returns != "" || slices.ContainsFunc(v.members, v.drainComes):
@@ -292,6 +294,16 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	return "", "", wake
 }
 
+// changes tells whether the size changes now, or will by itself. A step doesn't wait for a size that waits for a person.
+func (s *Size) changes(v *view) bool {
+	whole := v.Record.Ring
+	switch s.SizeBlocked {
+	case BlockedByVolume, BlockedByShortage, BlockedByRefusal: // if its volume is drained soon, a step waits for that
+		return s.Replicas != v.StatefulSet.Replicas || s.Replicas != whole.Size || v.ListSize != whole.Size
+	}
+	return s.Replicas != v.StatefulSet.Replicas || s.SizeBlocked != NotBlocked || v.Cluster.Size != whole.Size || v.ListSize != whole.Size
+}
+
 // stepUnfit tells why the member can't step out, as far as waiting doesn't change it.
 func (v *view) stepUnfit(ordinal int32) string {
 	whole := v.Record.Ring.Whole()
@@ -312,8 +324,15 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "it has started before rollout was Moved"
 	case slices.ContainsFunc(v.members, func(m member) bool { return v.toDrain(m) && !v.drainComes(m) }):
 		return "a drain has failed, or waits for a person"
+	case slices.ContainsFunc(v.members, func(m member) bool { return m.toMove() && m.mover != nil && moveFailed(m.mover) }):
+		return "a move has failed, and waits for a person"
 	}
 	return ""
+}
+
+// moveFailed tells whether the mover has failed, and is not tried again by itself.
+func moveFailed(j *claims.Job) bool {
+	return j.State == claims.JobFailed && !j.Deleting && !j.Retryable()
 }
 
 // stepClaim tells whether the member has such a claim.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -154,6 +156,45 @@ func TestTheWayOfARollOutIsToldOnce(t *testing.T) {
 		tables, sets := actions[action.WriteTable](p), actions[action.ApplyStatefulSet](p)
 		if len(tables) != 1 || len(sets) != 1 || tables[0].Begins != test.begins || !strings.Contains(sets[0].Why, test.why) || (test.why == "") != (sets[0].Why == "") {
 			t.Errorf("%s: %+v %+v", what, tables, p.Step)
+		}
+	}
+}
+
+// TestARollOutWaitsForNoPerson: a size that can't change, or a move that is not tried again by itself, doesn't hold it up.
+func TestARollOutWaitsForNoPerson(t *testing.T) {
+	short := func(o *Observed) {
+		o.Cluster.Size, o.Cluster.WaitForRoom, o.Room = 2, true, &Room{Leaving: 2, Evicted: 1}
+	}
+	refused := func(o *Observed) {
+		o.Cluster.Size = 2
+		o.Obstructed = map[types.UID]claims.Obstruction{uid(2): {Why: "no", Until: now.Add(time.Hour)}}
+	}
+	unmoved := func(final bool) func(*Observed) {
+		return func(o *Observed) {
+			o.Record.From, o.Record.Serial = o.Cluster.Ring.Of(2), 1
+			o.Claims[1].Moved, o.Claims[2].Moved = 1, 1
+			receipt := ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(uid(0), o.Record.Target()), Reason: "BadArguments", ExitCode: contract.ExitUsage})
+			receipt.Final = final
+			o.Moves = []claims.Job{{Name: "move", UID: "j", ClaimUID: uid(0), Target: o.Record.Target(), State: claims.JobFailed, Receipt: receipt, Ended: now}}
+		}
+	}
+	for what, test := range map[string]struct {
+		scene   *scene
+		blocked Block
+		state   StepState
+		why     string
+	}{
+		"a volume is kept, and in the way":     {replacing3().left(3, decided(claims.Retain), unheld).wanted(4), BlockedByVolume, StepsOut, ""},
+		"its volume is drained soon":           {replacing3().left(3).wanted(4), BlockedByVolume, StepDelayed, "drained first"},
+		"too little room":                      {replacing3().with(short), BlockedByShortage, RestartsInPlace, "too little memory"},
+		"too little room, and it has the only": {inPods3(short), BlockedByShortage, StepsOut, ""},
+		"a mark is refused":                    {replacing3().with(refused), BlockedByRefusal, StepsOut, ""},
+		"a move has failed for good":           {replacing3().with(unmoved(true)), NotBlocked, RestartsInPlace, "a move has failed"},
+		"a move is tried again":                {replacing3().with(unmoved(false)), NotBlocked, StepDelayed, "items are moved first"},
+	} {
+		p := Next(&test.scene.o)
+		if p.SizeBlocked != test.blocked || p.State != test.state || !strings.Contains(p.Why, test.why) {
+			t.Errorf("%s: blocked %q, %+v", what, p.SizeBlocked, p.Step)
 		}
 	}
 }
