@@ -36,7 +36,7 @@ while [ \$# -gt 0 ]; do
 done
 behind=\$((port - 10000))
 "\$real" "\${args[@]}" -l 127.0.0.1 -p \$behind -U 0 & member=\$!
-$drainer route --client=gomemcache --server=127.0.0.1:\$behind --listen=127.0.0.1:\$port --admin= --slow=0 --linger=0s --member-timeout=10s 2>/dev/null & router=\$!
+$drainer route --client=gomemcache --server=127.0.0.1:\$behind --listen=127.0.0.1:\$port --admin= --slow=0 --linger=0s --spread=0s --member-timeout=10s 2>/dev/null & router=\$!
 trap 'kill \$router \$member 2>/dev/null; wait' EXIT INT TERM
 wait -n
 EOF

@@ -39,9 +39,9 @@ func routeWith(t *testing.T, env string, args ...string) *routed {
 	t.Helper()
 	at := func() string { return fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)) }
 	r := &routed{address: at(), admin: at()}
-	// A busy machine delays members; a test of the router's patience sets its own.
+	// A busy machine delays members; a test of the router's patience sets its own, and one of its end.
 	r.Process = drainertest.StartWith(t, env, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin,
-		"--connect-timeout=60s", "--member-timeout=60s"}, args...)...)
+		"--connect-timeout=60s", "--member-timeout=60s", "--spread=0s"}, args...)...)
 	wait.For(t, "the router to be ready", func() error {
 		_, err := r.get("/ready")
 		return err

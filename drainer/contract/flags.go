@@ -51,6 +51,9 @@ const (
 	FlagMaxItemSize    = "max-item-size"
 	FlagMaxMemory      = "max-memory"
 	FlagFailedReads    = "failed-reads"
+	FlagLinger         = "linger"
+	FlagSpread         = "spread"
+	FlagDrainTimeout   = "drain-timeout"
 	// The cache that a router asks for what the members miss.
 	FlagOnMiss          = "on-miss"
 	FlagOnMissClient    = "on-miss-client"

@@ -110,10 +110,12 @@ type RingAcknowledged struct {
 // RingWaits is how long, at least, the operator waits for routers to acknowledge a state of a ring change.
 const RingWaits = 20 * time.Second
 
-// Times of a router that was told to end. The operator gives its pod more time than both together.
+// Times of a router that was told to end. The operator gives its pod more time than all of them together.
 const (
-	// RouterLinger is how long the router still accepts connections.
+	// RouterLinger is how long the router goes on as before, until all clients have learned that it is not ready.
 	RouterLinger = 5 * time.Second
+	// RouterSpread is over how long it then closes connections, one after the other.
+	RouterSpread = 5 * time.Second
 	// RouterDrain is how long, at most, it then waits for answers.
 	RouterDrain = 10 * time.Second
 )

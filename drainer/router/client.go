@@ -64,6 +64,8 @@ type client struct {
 	// used is when the client last sent or read something, in the loop's clock.
 	used int64
 	at   int // its index in loop.clients
+	// halfClosed is when the router's side was closed, in the loop's clock; 0 before.
+	halfClosed int64
 
 	// prepared means that the next request may be sent, as far as prepare is concerned, unless unprepared says why not.
 	prepared   bool
@@ -76,6 +78,7 @@ type client struct {
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
 	ended    bool // it will send nothing more
+	closing  bool // close after an answer (close.go)
 	carried  bool // goroutines copy its data, and count the connection
 	talked   bool // the first request was read
 	binary   bool // its text is translated
@@ -195,10 +198,7 @@ func (c *client) advance() {
 		c.loop.release(s)
 	}
 	c.tail = nil
-	if c.loop.draining && c.between() {
-		c.ending = true
-	}
-	if c.ending {
+	if c.ending || c.closing {
 		c.touch()
 	}
 }
@@ -231,6 +231,8 @@ func (c *client) flushed() {
 	switch {
 	case !c.write(), c.ending && c.head == nil && c.unsent() == 0:
 		c.gone()
+	case c.closing && c.idle():
+		c.halfClose()
 	default:
 		c.goOn()
 	}
@@ -238,6 +240,10 @@ func (c *client) flushed() {
 
 // Readable is called by the loop.
 func (c *client) Readable() {
+	if c.halfClosed > 0 {
+		c.discard()
+		return
+	}
 	if c.blocked() || c.stopped || c.queued { // the received input comes first
 		c.stopped = true
 		c.watch(false, c.writes)

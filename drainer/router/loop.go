@@ -59,12 +59,12 @@ type loop struct {
 	// carried is the loop's share of the memory of the goroutines that carry connections. It is a part of
 	// held.
 	carried int
-	// draining means that connections are closed when their answers are sent.
-	draining bool
-	counts   status.Counts
-	sketch   status.Sketch
-	faded    int64         // when the counts were last halved, in the loop's clock
-	odd      status.Seldom // slow and failed requests
+	// ends is how connections are closed, because the router ends; nil before.
+	ends   *ends
+	counts status.Counts
+	sketch status.Sketch
+	faded  int64         // when the counts were last halved, in the loop's clock
+	odd    status.Seldom // slow and failed requests
 
 	published status.Board
 }
@@ -186,6 +186,7 @@ func (l *loop) check() {
 	l.adopt()
 	l.judge()
 	l.weigh()
+	l.closeNext()
 	if l.now >= l.sweep {
 		l.sweep = l.now + int64(5*tick)
 		for i := len(l.clients) - 1; i >= 0; i-- {
@@ -302,9 +303,6 @@ func (l *loop) accept(fd int, carried bool) {
 		return
 	}
 	l.clients = append(l.clients, c)
-	if l.draining {
-		c.end()
-	}
 }
 
 // forget removes a client that is closed.
@@ -321,15 +319,5 @@ func (l *loop) forget(c *client) {
 func (l *loop) disconnected(c *client) {
 	if !c.carried {
 		l.router.clients.Gone()
-	}
-}
-
-// drain closes connections that are between requests.
-func (l *loop) drain() {
-	l.draining = true
-	for _, c := range l.clients {
-		if c.between() {
-			c.end()
-		}
 	}
 }

@@ -57,9 +57,11 @@ type Config struct {
 	// slowest bytes. While memory is short, it also applies to small requests, and to clients that read none
 	// of their answers.
 	RequestTimeout time.Duration
-	// Linger is how long a router that was told to end still accepts connections, until all clients have
-	// learned that it is not ready.
+	// Linger is how long a router that was told to end goes on, until all clients have learned that it is not ready.
 	Linger time.Duration
+	// Spread is over how long it then closes connections, one after the other (close.go); 0 at once. LastWords is how long
+	// a client may then still send before its connection is gone.
+	Spread, LastWords time.Duration
 	// DrainTimeout bounds how long it then waits for answers.
 	DrainTimeout time.Duration
 	// ReadErrors means that a read of a key gets an error, which ends a classic read, if its member can't be
@@ -90,6 +92,7 @@ const (
 	DefaultConnectTimeout = 2 * time.Second
 	DefaultDrainTimeout   = contract.RouterDrain
 	DefaultRequestTimeout = 30 * time.Second
+	DefaultLastWords      = time.Second
 )
 
 func (c *Config) complete() {
@@ -101,6 +104,7 @@ func (c *Config) complete() {
 	set(&c.ConnectTimeout, DefaultConnectTimeout)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
 	set(&c.RequestTimeout, DefaultRequestTimeout)
+	set(&c.LastWords, DefaultLastWords)
 	set(&c.LeftBehind, fence.DefaultLeftBehind)
 	set(&c.LookPeriod, fence.DefaultLookPeriod)
 	if c.Logf == nil {
@@ -179,7 +183,7 @@ func (r *Router) give(n int64, fd int, carried bool) bool {
 }
 
 // Serve serves the clients of a listener until ctx ends, and then until they have the answers to their
-// requests. Serve closes the listener.
+// requests (close.go). Serve closes the listener.
 func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	var loops sync.WaitGroup
 	for _, l := range r.loops {
@@ -204,8 +208,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 		r.ending.Store(true)
 		_ = pace.Sleep(r.serving, r.config.Linger)
 	}
-	_ = listener.Close()
-	r.drain()
+	r.drain(listener)
 	r.stop()
 	for _, l := range r.loops {
 		l.poller.Post(l.poller.Finish)
@@ -216,16 +219,26 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// drain waits until no client is connected.
-func (r *Router) drain() {
-	for _, l := range r.loops {
-		l.poller.Post(l.drain)
+// drain closes the connections, and waits until no client is connected. Clients are accepted until it is the turn of the
+// last connection.
+func (r *Router) drain(listener net.Listener) {
+	for k, l := range r.loops {
+		l.poller.Post(func() { l.end(r.config.Spread, k, len(r.loops)) })
 	}
-	for end := time.Now().Add(r.config.DrainTimeout); r.clients.Connected() > 0; {
+	r.deserted(r.config.Spread)
+	_ = listener.Close()
+	if !r.deserted(r.config.DrainTimeout) {
+		r.config.Logf("%d connections are closed before their requests were answered: the time for that (--drain-timeout) is over", r.clients.Connected())
+	}
+}
+
+// deserted waits until no client is connected, for so long at most, and tells whether none is.
+func (r *Router) deserted(within time.Duration) bool {
+	for end := time.Now().Add(within); r.clients.Connected() > 0; {
 		if time.Now().After(end) {
-			r.config.Logf("%d connections are closed before their requests were answered: the time for that (--drain-timeout) is over", r.clients.Connected())
-			return
+			return false
 		}
 		time.Sleep(tick / 10)
 	}
+	return true
 }

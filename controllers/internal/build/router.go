@@ -37,7 +37,7 @@ const (
 	adminPortName = "admin"
 	tableVolume   = "table"
 	tableDir      = "/table"
-	// routerGrace is longer than the router's --linger and --drain-timeout together, in seconds.
+	// routerGrace is longer than the router's --linger, --spread and --drain-timeout together, in seconds.
 	routerGrace = 30
 )
 
@@ -349,6 +349,12 @@ func routeArgs(c *cachev1alpha1.Memcached, o Options) []string {
 	}
 	if limit, is := c.Spec.Router.Resources.Limits[corev1.ResourceMemory]; is {
 		add(contract.FlagMaxMemory, max(limit.Value()/2, 1))
+	}
+	if grace := time.Duration(*routersTemplate(c).TerminationGracePeriodSeconds) * time.Second; grace < contract.RouterLinger+contract.RouterSpread+contract.RouterDrain {
+		const parts = 5 // one is left to start to end, and to exit
+		add(contract.FlagLinger, grace/parts)
+		add(contract.FlagSpread, grace/parts)
+		add(contract.FlagDrainTimeout, 2*grace/parts)
 	}
 	if o.OnMiss != nil {
 		args = append(args, o.OnMiss.onMissArgs()...)

@@ -273,12 +273,30 @@ func TestRoutersHaveABudgetUnlessItIsRefused(t *testing.T) {
 func TestRoutersHaveTheTimeToEnd(t *testing.T) {
 	const starts = 5 * time.Second // until the signal arrives, and to end after the last answer
 	pod := Routers(routedCluster(), Options{}).Spec.Template.Spec
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < contract.RouterLinger+contract.RouterDrain+starts {
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < contract.RouterLinger+contract.RouterSpread+contract.RouterDrain+starts {
 		t.Errorf("%v to end", grace)
 	}
-	for _, arg := range pod.Containers[0].Command {
-		if strings.HasPrefix(arg, "--linger") || strings.HasPrefix(arg, "--drain-timeout") {
-			t.Errorf("%s is not what the grace period is for", arg)
+	times := func(command []string) (n int, sum time.Duration) {
+		for _, arg := range command {
+			for _, flag := range []string{contract.FlagLinger, contract.FlagSpread, contract.FlagDrainTimeout} {
+				if text, is := strings.CutPrefix(arg, "--"+flag+"="); is {
+					d, err := time.ParseDuration(text)
+					if err != nil {
+						t.Error(err)
+					}
+					n, sum = n+1, sum+d
+				}
+			}
+		}
+		return n, sum
+	}
+	if n, sum := times(pod.Containers[0].Command); n > 0 {
+		t.Errorf("%v is not what the grace period is for", sum)
+	}
+	for _, grace := range []int64{1, 10, 19} { // a person gives it less
+		pod := Routers(routedCluster(func(s *cachev1alpha1.MemcachedSpec) { s.Router.PodTemplate.TerminationGracePeriodSeconds = &grace }), Options{}).Spec.Template.Spec
+		if n, sum := times(pod.Containers[0].Command); n != 3 || sum <= 0 || sum >= time.Duration(grace)*time.Second {
+			t.Errorf("of %d s, %d flags take %v", grace, n, sum)
 		}
 	}
 	if pod.Containers[0].Lifecycle != nil {

@@ -34,6 +34,9 @@ type Config struct {
 	Admits func(user, password []byte) bool
 	// Wait waits until a connection has something to read, or has ended.
 	Wait func(net.Conn) error
+	// HalfClose closes our side of the client's connection, and waits until the client has closed its own, which over
+	// tells, or for a bounded time; nil for neither.
+	HalfClose func(over <-chan struct{})
 	// Version returns the text answer to a request for the version.
 	Version func() string
 }
@@ -51,7 +54,9 @@ type Text interface {
 func Translate(client net.Conn, first []byte, text Text, config Config) {
 	t := &translator{config: config, pending: make(chan *pending, window), done: make(chan struct{}), loggedIn: config.Admits == nil}
 	var requests sync.WaitGroup
+	over := make(chan struct{})
 	requests.Go(func() {
+		defer close(over)
 		b := between{in: client, out: text, wait: config.Wait}
 		b.take(bytes.NewReader(first))
 		err := error(nil)
@@ -70,6 +75,9 @@ func Translate(client net.Conn, first []byte, text Text, config Config) {
 	}
 	b.end()
 	close(t.done)
+	if config.HalfClose != nil {
+		config.HalfClose(over)
+	}
 	_ = client.Close()
 	_ = text.Close()
 	requests.Wait()

@@ -217,7 +217,7 @@ func (g *greeting) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// carried is a connection that goroutines carry, and counts until it is closed.
+// carried is an encrypted connection that goroutines carry, and counts until it is closed.
 type carried struct {
 	net.Conn
 	of     *Clients
@@ -235,6 +235,9 @@ func (c *carried) Large() {
 		c.of.bytes.Add(Records)
 	}
 }
+
+// CloseWrite closes our side of the encrypted connection.
+func (c *carried) CloseWrite() error { return c.Conn.(*tls.Conn).CloseWrite() }
 
 func (c *carried) Close() error {
 	err := c.Conn.Close()

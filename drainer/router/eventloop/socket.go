@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +24,9 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 		return -1, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close(); _ = near.Close() })
+	over := make(chan struct{})
 	go func() {
+		defer close(over)
 		toLoop(near, conn)
 		_ = near.CloseWrite()
 	}()
@@ -31,11 +34,31 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 		w := NewWriter(conn, near)
 		fromLoop(w, near)
 		w.End()
+		HalfClose(conn, near, over)
 		stop()
 		_ = conn.Close()
 		_ = near.Close()
 	}()
 	return fd, nil
+}
+
+// lastWords bounds how long a peer may still send when our side is closed. A loop that has its own bound closes its end
+// of the pair, and what is sent after that ends it.
+const lastWords = 2 * time.Second
+
+// HalfClose closes our side of a connection whose loop has closed its side. HalfClose waits until the peer has closed its
+// own, too, which over tells, or for lastWords. near is our end of the pair.
+func HalfClose(conn net.Conn, near *net.UnixConn, over <-chan struct{}) {
+	half, can := conn.(interface{ CloseWrite() error })
+	if !can || closed(near) || half.CloseWrite() != nil {
+		return
+	}
+	bound := time.NewTimer(lastWords)
+	defer bound.Stop()
+	select {
+	case <-over:
+	case <-bound.C:
+	}
 }
 
 // Pair returns both ends of a connection.
