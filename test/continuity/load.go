@@ -293,8 +293,18 @@ func (r *request) fails(kind int, err error) {
 	}
 }
 
+// try makes the request, and once more if it fails and the application is one that asks again: a library that keeps
+// connections learns that one was closed when it uses it.
+func (r *request) try(do func() error) error {
+	err := do()
+	if err != nil && r.again && !errors.Is(err, memcache.ErrCacheMiss) {
+		err = do()
+	}
+	return err
+}
+
 func (r *request) store() {
-	err := r.client.Set(r.item(r.key))
+	err := r.try(func() error { return r.client.Set(r.item(r.key)) })
 	if r.key.unsure = err != nil; err != nil {
 		r.fails(storing, err)
 		return
@@ -303,7 +313,7 @@ func (r *request) store() {
 }
 
 func (r *request) remove() {
-	err := r.client.Delete(r.key.name)
+	err := r.try(func() error { return r.client.Delete(r.key.name) })
 	if errors.Is(err, memcache.ErrCacheMiss) {
 		err = nil
 	}
@@ -318,7 +328,11 @@ func (r *request) remove() {
 // from a database what the cache lacks.
 func (r *request) read() {
 	k := r.key
-	it, err := r.client.Get(k.name)
+	var it *memcache.Item
+	err := r.try(func() (err error) {
+		it, err = r.client.Get(k.name)
+		return err
+	})
 	switch {
 	case errors.Is(err, memcache.ErrCacheMiss):
 		if k.deleted {
