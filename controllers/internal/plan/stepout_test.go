@@ -103,8 +103,8 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 	}
 }
 
-// A member without a volume steps out, too, also if the others have too little room, or clients no time: a
-// restart in the ring loses all of its items, and the plan says so.
+// TestAMemberWithoutAVolumeStepsOutToo, also if the others have too little room, or clients no time: a restart where it is
+// loses all of its items, and the plan says so.
 func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*Observed)
@@ -171,9 +171,8 @@ func TestARollOutWaitsForNoPerson(t *testing.T) {
 	}
 	unmoved := func(final bool) func(*Observed) {
 		return func(o *Observed) {
-			o.Record = o.Record.Next(o.Record.Ring)
-			o.Record.From, o.Record.Ring = o.Cluster.Ring.Of(2), o.Cluster.Ring.Of(3)
-			o.Table.New = o.Record.Ring
+			o.Record.From, o.Record.Serial = o.Cluster.Ring.Of(2), 1
+			o.Claims[1].Moved, o.Claims[2].Moved = 1, 1
 			receipt := ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(uid(0), o.Record.Target()), Reason: "BadArguments", ExitCode: contract.ExitUsage})
 			receipt.Final = final
 			o.Moves = []claims.Job{{Name: "move", UID: "j", ClaimUID: uid(0), Target: o.Record.Target(), State: claims.JobFailed, Receipt: receipt, Ended: now}}
@@ -186,7 +185,7 @@ func TestARollOutWaitsForNoPerson(t *testing.T) {
 		why     string
 	}{
 		"a volume is kept, and in the way":     {replacing3().left(3, decided(claims.Retain), unheld).wanted(4), BlockedByVolume, StepsOut, ""},
-		"its volume is drained soon":           {replacing3().left(3).wanted(4), BlockedByDrain, StepDelayed, ""},
+		"its volume is drained soon":           {replacing3().left(3).wanted(4), BlockedByVolume, StepDelayed, "drained first"},
 		"too little room":                      {replacing3().with(short), BlockedByShortage, RestartsInPlace, "too little memory"},
 		"too little room, and it has the only": {inPods3(short), BlockedByShortage, StepsOut, ""},
 		"a mark is refused":                    {replacing3().with(refused), BlockedByRefusal, StepsOut, ""},
