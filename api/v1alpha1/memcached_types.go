@@ -110,9 +110,10 @@ type MemcachedSpec struct {
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// binding is a Secret with which an application finds the members and logs in, as a Provisioned Service
-	// of servicebinding.io. The operator needs a Role for the Secret, which you create (docs/security.md). If
-	// unset, no Secret is created.
+	// binding is a Secret with which an application finds the members and logs in, as a Provisioned
+	// Service of servicebinding.io. The operator needs a Role for the Secret, which you create
+	// (docs/security.md).
+	// If unset, no Secret is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 

@@ -88,7 +88,8 @@ type WarmVolumes struct {
 type WarmRouting struct {
 	// client is the memcached client of the source's applications and its distribution, as spec.routing.client.
 	Client Client `json:"client"`
-	// keyPrefix is the text that that client writes before each key without hashing it. Defaults to none.
+	// keyPrefix is the text that the source's client writes before each key without hashing it. Defaults to
+	// none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
