@@ -59,7 +59,7 @@ type List struct {
 
 const (
 	// firstByHash is the first version that lists the hash table. In older ones, the question alone unlocks a lock of the
-	// crawler, whoever holds it.
+	// crawler, even if another thread holds it.
 	firstByHash = "1.6.9"
 	// firstEnd is the first version that ends a listing by END. Older ones go back to reading requests, and may have
 	// dropped the listing's last lines. So they are asked for their version, again and again: their answer is the end.

@@ -98,11 +98,7 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 		return s.is(WarmEnded, "", ""), w
 	case from.Holder.MoveRequest == claims.Skip:
 		end("", "a person skips the warming")
-		record := from.next(action.WarmSkipped)
-		if from.Record.Result != action.WarmOpen { // only the other copy is skipped
-			record = from.next(from.Record.Result)
-		}
-		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
+		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: from.without(action.WarmSkipped), Answers: from.Asked})
 		return s.is(WarmEnded, "", ""), w
 	}
 	s.Open = true
@@ -144,10 +140,7 @@ func (v *view) givesUp(from *Warm, s WarmState, w *claims.Work) WarmState {
 		for i := range v.Warms {
 			w.DeleteJob(&v.Warms[i], "the source is given up")
 		}
-		record := from.next(action.WarmGivenUp)
-		if from.Record.Result != action.WarmOpen { // another copy
-			record = from.next(from.Record.Result)
-		}
+		record := from.without(action.WarmGivenUp)
 		record.Why = claims.Bound(s.Reason, action.MaxWarmText)
 		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
 		return WarmState{Open: true}.is(WarmEnded, "", "")
@@ -272,6 +265,14 @@ func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	}
 	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	return r
+}
+
+// without is the record of a warming that ends without a copy. If it was another copy, the first one's result stays.
+func (w *Warm) without(result action.WarmResult) action.WarmRecord {
+	if w.Record.Result != action.WarmOpen {
+		result = w.Record.Result
+	}
+	return w.next(result)
 }
 
 // after is the record with the receipt of another Job.
