@@ -207,7 +207,7 @@ const (
 	AnnotationBegin = Group + "/begin"
 )
 
-// AnnotationWake, on the StatefulSet that a StatefulSetDrain names, is a number that grows. Each change wakes
+// AnnotationWake is a number that grows, on the StatefulSet that a StatefulSetDrain names. Each change wakes
 // the StatefulSet's controller, which does not watch claims, so that it creates a member whose old claim is
 // gone. The operator writes nothing else to the StatefulSet.
 const AnnotationWake = Group + "/wake"

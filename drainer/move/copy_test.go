@@ -639,10 +639,10 @@ func TestACopyOfAnOldVersionThatIsEmptyEnds(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
 	from := memcachedtest.Fake(t, func(request string) string {
-		switch {
-		case request == "version":
+		switch request {
+		case "version":
 			return "VERSION 1.4.31\r\n"
-		case request == "stats":
+		case "stats":
 			return oldStats
 		}
 		return ""

@@ -159,7 +159,7 @@ func (d *decisions) tellMembers() (w claims.Work) {
 func (d *decisions) applyMembers() claims.Work {
 	members := action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses}
 	if d.State == RestartsInPlace && (d.Begins || d.Unforeseen) {
-		members.Why = d.Step.Why
+		members.Why = d.Why
 	}
 	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, members,
 		d.budget(), action.ApplyServiceMonitor{})
