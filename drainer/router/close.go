@@ -26,7 +26,7 @@ import (
 type ends struct {
 	began int64 // in the loop's clock
 	over  time.Duration
-	all   int // the connections at the beginning
+	all   int // the connections at the beginning, and those since
 	// ahead is how much earlier than another loop this one closes them, so that not each loop closes one at the same
 	// moment.
 	ahead time.Duration

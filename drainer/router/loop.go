@@ -303,6 +303,9 @@ func (l *loop) accept(fd int, carried bool) {
 		return
 	}
 	l.clients = append(l.clients, c)
+	if l.ends != nil {
+		l.ends.all++ // it takes no other client's turn
+	}
 }
 
 // forget removes a client that is closed.
