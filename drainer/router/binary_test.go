@@ -397,7 +397,7 @@ func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 			}
 			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 			wait.For(t, "the new member", func() error {
-				if got := b.r.one(packet{opcode: opGet, key: "nothing"}); got.status != 1 {
+				if got := b.r.one(packet{opcode: opDelete, key: "nothing"}); got.status != 1 {
 					return fmt.Errorf("%v", got)
 				}
 				return nil

@@ -134,8 +134,9 @@ func enter(t *testing.T, r *running, routed *conversation, table *router.Table) 
 		t.Fatal(err)
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, table.Number) })
+	// A read of a member that is not connected yet is a miss.
 	wait.For(t, "the new member", func() error {
-		if got := routed.ask("mg nothing v\r\n"); got != "EN\r\n" {
+		if got := routed.ask("md nothing\r\n"); got != "NF\r\n" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil
