@@ -61,6 +61,17 @@ func TestHeapLimitIsNineTenthsOfTheContainers(t *testing.T) {
 	}
 }
 
+func TestTheHeapGrowsToItsGoalAndByAThirdBeyond(t *testing.T) {
+	for live, want := range map[uint64]int{
+		0: mostGrowth, 4 << 20: mostGrowth, heapGoal / 3: 200, heapGoal / 2: 100,
+		heapGoal - heapGoal/10: leastGrowth, heapGoal: leastGrowth, 8 * heapGoal: leastGrowth,
+	} {
+		if got := heapGrowth(live); got != want {
+			t.Errorf("%d bytes stay: %d %%, want %d %%", live, got, want)
+		}
+	}
+}
+
 // writePair writes a certificate of this serial number, and its key.
 func writePair(t *testing.T, dir string, serial int64) {
 	t.Helper()
