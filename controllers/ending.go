@@ -87,23 +87,23 @@ func (e *ending) unobserved(ctx context.Context, object client.Object, why error
 			failed = client.IgnoreNotFound(err)
 		}
 	}
-	if again := e.again(object, why); again > 0 {
-		return ctrl.Result{RequeueAfter: again}, nil
+	if wait := e.retryIn(object, why); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	return ctrl.Result{}, errors.Join(why, failed)
 }
 
 // result ends a reconcile: the next one comes on an event if there will be one, otherwise after the shortest
 // wait. A failure is retried with growing pauses, but no later than the shortest wait.
-func (e *ending) result(object client.Object, waits *read.Again, applyErr, statusErr error) (ctrl.Result, error) {
+func (e *ending) result(object client.Object, waits *read.Requeue, applyErr, statusErr error) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(object)
 	if applyErr == nil && statusErr == nil {
 		e.refused.Forget(key)
 	}
 	failed := error(nil)
 	for _, err := range []error{applyErr, statusErr} {
-		again := e.again(object, err)
-		if waits.AtMost(again); again == 0 {
+		wait := e.retryIn(object, err)
+		if waits.AtMost(wait); wait == 0 {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -116,9 +116,9 @@ func (e *ending) result(object client.Object, waits *read.Again, applyErr, statu
 	return ctrl.Result{}, failed
 }
 
-// again is when to reconcile again after an error that is not a failure: one that passes, or a name that is
+// retryIn is after how long to reconcile once more on an error that is not a failure: one that passes, or a name that is
 // taken by an object of another owner, which is not watched; otherwise 0.
-func (e *ending) again(object client.Object, err error) time.Duration {
+func (e *ending) retryIn(object client.Object, err error) time.Duration {
 	switch {
 	case nameTaken(err):
 		return max(retryAfter(e.refusedFor(object, err)), foreignInterval)

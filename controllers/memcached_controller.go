@@ -361,7 +361,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *outcome, p 
 	before, end := seen.Cluster.DeepCopy(), r.ending()
 	in := seen.statusInput(p, withheld(applyErr, &p.Work), end.now)
 	seen.Cluster.Status = status.Compute(in)
-	seen.Waits.AtMost(in.Again())
+	seen.Waits.AtMost(in.DueIn())
 	written, wait, err := end.write(ctx, before, seen.Cluster, remembered.ClusterChange(&before.Status, &seen.Cluster.Status))
 	seen.Waits.AtMost(wait)
 	if !written {

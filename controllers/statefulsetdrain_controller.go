@@ -202,7 +202,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	}
 	before := s.Drain.DeepCopy()
 	s.Drain.Status = stsdrain.ComputeStatus(input)
-	s.AtMost(input.Again())
+	s.AtMost(input.DueIn())
 	written, wait, err := end.write(ctx, before, s.Drain, remembered.DrainChange(&before.Status, &s.Drain.Status))
 	s.AtMost(wait)
 	if err == nil && wait == 0 {
@@ -250,7 +250,7 @@ func (r *StatefulSetDrainReconciler) result(s *observe.State, p *stsdrain.Plan, 
 	if len(p.DeletedClaims) > 0 {
 		s.AtMost(read.VolumeInterval)
 	}
-	return r.ending().result(s.Drain, &s.Again, applyErr, statusErr)
+	return r.ending().result(s.Drain, &s.Requeue, applyErr, statusErr)
 }
 
 // SetupWithManager adds the controller and its watches to the manager.

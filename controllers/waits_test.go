@@ -21,7 +21,7 @@ import (
 )
 
 func TestTheShortestWaitCounts(t *testing.T) {
-	var w read.Again
+	var w read.Requeue
 	for _, step := range []struct{ wait, want time.Duration }{
 		{0, 0}, {time.Minute, time.Minute}, {time.Hour, time.Minute}, {time.Second, time.Second}, {0, time.Second}, {-1, time.Second},
 	} {
@@ -100,7 +100,7 @@ func TestAFailureDropsNoTimedWait(t *testing.T) {
 		q := &queue{}
 		r := &MemcachedReconciler{Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
 		r.wakes.queue = q
-		o := &outcome{State: &observe.State{Cluster: &cachev1alpha1.Memcached{}, Waits: read.Again{Shortest: test.due}}}
+		o := &outcome{State: &observe.State{Cluster: &cachev1alpha1.Memcached{}, Waits: read.Requeue{Shortest: test.due}}}
 		result, err := r.result(o, &plan.Plan{}, test.apply, test.status)
 		if test.fails {
 			if len(q.after) > 0 {

@@ -92,7 +92,7 @@ func Serve(ctx context.Context, c Config, std commandline.IO) (int, error) {
 	}
 	code, err := s.run(ctx)
 	if err == nil && s.emptying > 0 && s.asked.IsZero() {
-		err = again()
+		err = startAnew()
 	}
 	return code, errors.Join(err, s.termination.trouble(err))
 }

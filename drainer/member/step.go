@@ -77,8 +77,8 @@ func (s *supervisor) finishEmpty() error {
 	return nil
 }
 
-// again replaces this process by a new one, with the same arguments.
-func again() error {
+// startAnew replaces this process by a new one, with the same arguments.
+func startAnew() error {
 	return fmt.Errorf("start again: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 

@@ -85,7 +85,7 @@ type Done struct {
 	// SizeChanged says how admission has changed the number of members or routers; empty if it has not.
 	SizeChanged string
 	// Waits is when to reconcile again if no event comes earlier.
-	Waits read.Again
+	Waits read.Requeue
 }
 
 // run carries out one plan. A step uses its action and live reads. The cache only tells whether an

@@ -87,7 +87,7 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 	if turn.Why != "" {
 		r.done.RollOutWaits = turn.Why
 	}
-	r.done.Waits.AtMost(turn.Again)
+	r.done.Waits.AtMost(turn.DueIn)
 	d := &templateDecision{template: m.desired, settled: turn.Settled, changes: !m.kept && !same && !turn.Keep, turn: turn}
 	turn.Record.Sent = sent
 	if turn.Keep {

@@ -167,7 +167,7 @@ type State struct {
 	// doesn't.
 	GrowthRefused string
 	// Waits is when to reconcile again if no event comes earlier.
-	Waits read.Again
+	Waits read.Requeue
 }
 
 // Cluster returns the Memcached, or nil if nothing is left to do for it. A Memcached that is gone

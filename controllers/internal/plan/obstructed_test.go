@@ -26,8 +26,8 @@ func (s *scene) obstructed(uids ...types.UID) *scene {
 	return s
 }
 
-// again lets the time pass after which the steps are tried again.
-func (s *scene) again() *scene {
+// later lets the time pass after which the steps are tried again.
+func (s *scene) later() *scene {
 	s.o.Now = refusedUntil
 	return s
 }
@@ -94,7 +94,7 @@ func TestAStepThatIsRefusedHoldsUpNoOtherClaim(t *testing.T) {
 			if p := Next(&others.o); !p.Wake.Equal(refusedUntil) {
 				t.Errorf("it is tried again at %s", p.Wake)
 			}
-			for name, s := range map[string]*scene{"now": with(3), "when it is tried again": with(3).again()} {
+			for name, s := range map[string]*scene{"now": with(3), "when it is tried again": with(3).later()} {
 				if test.drains && name != "now" {
 					continue
 				}
@@ -102,7 +102,7 @@ func TestAStepThatIsRefusedHoldsUpNoOtherClaim(t *testing.T) {
 					t.Errorf("%s, no items are moved: %v, %v", name, got.Moves, got.Drains)
 				}
 			}
-			got = planned(others.again())
+			got = planned(others.later())
 			for _, try := range test.tries {
 				if !slices.Contains(got.Actions, try) {
 					t.Errorf("it is not tried again: %s\n%v", try, got.Actions)
@@ -118,7 +118,7 @@ func TestAStepThatIsRefusedHoldsUpNoOtherClaim(t *testing.T) {
 // A member's volume that can't be set aside delays only that member.
 func TestAMembersVolumeThatCannotBeSetAsideHoldsUpNothingElse(t *testing.T) {
 	deleted := func() *scene { return at(2).left(2).change(0, deleting).obstructed(uid(0)) }
-	for what, s := range map[string]*scene{"now": deleted(), "when it is tried again": deleted().again()} {
+	for what, s := range map[string]*scene{"now": deleted(), "when it is tried again": deleted().later()} {
 		got := planned(s)
 		if !slices.Contains(got.Actions, "drain claim data-2 into 2 survivors") || !slices.Contains(got.Lost, "data-0") {
 			t.Errorf("%s: %v, %v, %v", what, got.Actions, got.Drains, got.Lost)
@@ -127,7 +127,7 @@ func TestAMembersVolumeThatCannotBeSetAsideHoldsUpNothingElse(t *testing.T) {
 			t.Errorf("%s it is tried: %v", what, tries)
 		}
 	}
-	if got := planned(deleted().again().job(2, 2)); slices.ContainsFunc(got.Actions, func(a string) bool {
+	if got := planned(deleted().later().job(2, 2)); slices.ContainsFunc(got.Actions, func(a string) bool {
 		return a == "delete Job job-data-2: claim data-0 was deleted: its volume is set aside first, since its items may be newer"
 	}) {
 		t.Errorf("a drain that runs is ended each time: %v", got.Actions)
@@ -144,7 +144,7 @@ func TestAMarkThatIsRefusedKeepsTheSizeAndNoMore(t *testing.T) {
 	if p := Next(&s.o); !p.Wake.Equal(refusedUntil) {
 		t.Errorf("it is tried again at %s", p.Wake)
 	}
-	if got := planned(s.again()); got.Replicas != 2 || got.Blocked != NotBlocked {
+	if got := planned(s.later()); got.Replicas != 2 || got.Blocked != NotBlocked {
 		t.Errorf("it is not tried again: %d members, blocked %q", got.Replicas, got.Blocked)
 	}
 }

@@ -91,8 +91,8 @@ type Decision struct {
 	Settled bool
 	// Why says why the members wait for their turn; empty if they don't wait.
 	Why string
-	// Again is after what time to decide again even if there is no event; 0 for never.
-	Again time.Duration
+	// DueIn is after what time to decide again even if there is no event; 0 for never.
+	DueIn time.Duration
 
 	// was is the turn before, or nil. began: this decision begins the roll-out of an upgrade.
 	was   *Turn
@@ -118,7 +118,7 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 	case GoOn:
 		t.goOn(key, *d.was)
 		if d.was.Unready {
-			d.Again = max(0, d.was.Since.Add(UnreadyTime).Sub(now))
+			d.DueIn = max(0, d.was.Since.Add(UnreadyTime).Sub(now))
 		}
 	case Ask:
 		var err error
@@ -127,7 +127,7 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 		}
 		d.began, d.Keep = d.Record.Turn != nil, d.Record.Turn == nil
 		if d.Why != "" {
-			d.Again = turnInterval
+			d.DueIn = turnInterval
 		}
 	}
 	return d, nil

@@ -255,7 +255,7 @@ func TestATurnIsGivenBackWhereTheRollOutIsDoneOrDidNotBegin(t *testing.T) {
 			if d.Record.Turn == nil || d.Keep || d.Settled {
 				t.Fatalf("it has no turn: %+v", d)
 			}
-			if waits := s.decides("b", differs); !waits.Keep || waits.Why == "" || waits.Again != turnInterval {
+			if waits := s.decides("b", differs); !waits.Keep || waits.Why == "" || waits.DueIn != turnInterval {
 				t.Errorf("another one does not wait: %+v", waits)
 			}
 			test.then(s, d)

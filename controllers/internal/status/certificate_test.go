@@ -46,8 +46,8 @@ func TestStatusSaysHowTheCertificateStands(t *testing.T) {
 			if d := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded); d.Reason != test.degraded {
 				t.Errorf("Degraded: %s: %s", d.Reason, d.Message)
 			}
-			if test.again != 0 && test.in.Again() != test.again {
-				t.Errorf("again after %s, want %s", test.in.Again(), test.again)
+			if test.again != 0 && test.in.DueIn() != test.again {
+				t.Errorf("again after %s, want %s", test.in.DueIn(), test.again)
 			}
 		})
 	}

@@ -259,8 +259,8 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 					t.Errorf("phase %s, ready %+v", s.Phase, ready)
 				}
 			}
-			if test.reason == "Healthy" && test.in.Again() != test.again || test.again != 0 && test.in.Again() != test.again {
-				t.Errorf("it is due again in %s, want %s", test.in.Again(), test.again)
+			if test.reason == "Healthy" && test.in.DueIn() != test.again || test.again != 0 && test.in.DueIn() != test.again {
+				t.Errorf("it is due again in %s, want %s", test.in.DueIn(), test.again)
 			}
 		})
 	}

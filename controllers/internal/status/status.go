@@ -98,12 +98,12 @@ type Input struct {
 	NodesUnknown string
 	Now          time.Time
 
-	again time.Duration
+	dueIn time.Duration
 }
 
-// Again is how long after Compute the same input gives another status, which no event will report;
+// DueIn is how long after Compute the same input gives another status, which no event will report;
 // zero for never.
-func (in *Input) Again() time.Duration { return in.again }
+func (in *Input) DueIn() time.Duration { return in.dueIn }
 
 // Compute returns the status. Compute starts from the present status: conditions keep their transition times,
 // and receipts stay.
@@ -133,7 +133,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.LastDrains = lastDrains(in, s.LastDrains)
 	s.Advice = advice(in, &s)
 	setConditions(in, &s, conditions(in, &s, &w))
-	in.again = w.next
+	in.dueIn = w.next
 	s.Phase = phase(in, &s)
 	s.Drains = claims.Shown(s.Drains, RowOf)
 	return s

@@ -283,14 +283,14 @@ func (in *StatusInput) failed(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	return trouble{}
 }
 
-// Again is how long it takes until a wait becomes a trouble; 0 if there is none.
-func (in *StatusInput) Again() (again time.Duration) {
+// DueIn is how long it takes until a wait becomes a trouble; 0 if there is none.
+func (in *StatusInput) DueIn() (due time.Duration) {
 	for _, wait := range in.Rows.Waits {
-		if left := wait.Since.Add(claims.StuckAfter).Sub(in.Rows.Now); left > 0 && (again == 0 || left < again) {
-			again = left
+		if left := wait.Since.Add(claims.StuckAfter).Sub(in.Rows.Now); left > 0 && (due == 0 || left < due) {
+			due = left
 		}
 	}
-	return again
+	return due
 }
 
 func more(n int) string {

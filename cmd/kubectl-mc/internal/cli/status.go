@@ -79,7 +79,7 @@ func (f *statusFlags) run(ctx context.Context, args []string) error {
 		return errors.New("--watch has no --output: run kubectl mc status -o again and again")
 	}
 	for begun := false; ; begun = true {
-		err := f.again(ctx, s, args)
+		err := f.refresh(ctx, s, args)
 		if begun && passes(err) {
 			err = f.trouble(err)
 		}
@@ -238,8 +238,8 @@ func ask(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods 
 	return numbers, ""
 }
 
-// again shows the present state once more: a screen, or a line for each change.
-func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string) error {
+// refresh shows the present state once more: a screen, or a line for each change.
+func (f *statusFlags) refresh(ctx context.Context, s *kube.Session, args []string) error {
 	objects, err := f.objects(ctx, s, args)
 	if err != nil {
 		return err

@@ -263,16 +263,16 @@ func (m *model) interrupt(at reached, r *reconciled, all *[]outcome) {
 	}
 	for n := range r.writes + 1 {
 		for _, o := range others {
-			m.operate(at, fault{at: n, event: m.again(o.what), after: n > 0}, fmt.Sprintf("the operator, and after its write %d %s", n, o.what), o.left, mishap, all)
+			m.operate(at, fault{at: n, event: m.byName(o.what), after: n > 0}, fmt.Sprintf("the operator, and after its write %d %s", n, o.what), o.left, mishap, all)
 			if n > 0 {
-				m.operate(at, fault{at: n, event: m.again(o.what)}, fmt.Sprintf("the operator, and right before its write %d %s", n, o.what), o.left, mishap, all)
+				m.operate(at, fault{at: n, event: m.byName(o.what)}, fmt.Sprintf("the operator, and right before its write %d %s", n, o.what), o.left, mishap, all)
 			}
 		}
 	}
 }
 
-// again is the event of this name in another state, if it is still possible there.
-func (m *model) again(what string) func(*state) {
+// byName is the event of this name in another state, if it is still possible there.
+func (m *model) byName(what string) func(*state) {
 	return func(s *state) {
 		for _, e := range slices.Concat(m.kubernetes(s), m.people(s)) {
 			if e.what == what {

@@ -96,7 +96,7 @@ type State struct {
 	Terminating bool
 	Woken       []int32
 	Now         time.Time
-	read.Again
+	read.Requeue
 }
 
 // Observe reads what belongs to the StatefulSetDrain; nil while its watches are beginning, which report when
