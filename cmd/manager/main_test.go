@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,23 @@ func TestTheHeapGrowsToItsGoalAndByAThirdBeyond(t *testing.T) {
 	} {
 		if got := heapGrowth(live); got != want {
 			t.Errorf("%d bytes stay: %d %%, want %d %%", live, got, want)
+		}
+	}
+}
+
+func TestTheHeapsGrowthIsSetAfterEachCollection(t *testing.T) {
+	set := make(chan int, 1)
+	afterEachCollection(func() {
+		setHeapGrowth()
+		select {
+		case set <- debug.SetGCPercent(leastGrowth):
+		default:
+		}
+	})
+	for range 3 {
+		runtime.GC()
+		if got := <-set; got <= leastGrowth {
+			t.Errorf("the heap of a small process may grow by %d %%, want more", got)
 		}
 	}
 }

@@ -3,26 +3,25 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
-	"time"
 )
 
 // Most of the heap is caches, which stay. The collector runs when the heap has reached heapGoal, in bytes. Where more
 // stays than leaves room for garbage, it runs when the heap has grown by leastGrowth percent.
 const (
-	heapGoal                = 128 << 20
+	heapGoal                = 96 << 20
 	leastGrowth, mostGrowth = 35, 400
-	growthLookedAtEach      = 5 * time.Second
 )
 
 // boundMemory tells the garbage collector how much memory there is, unless the environment sets
 // GOMEMLIMIT, and how often to run, unless it sets GOGC.
 func (f *flags) boundMemory() error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(mostGrowth)
-		go keepHeapGrowth()
+		debug.SetGCPercent(leastGrowth)
+		afterEachCollection(setHeapGrowth)
 	}
 	limit, err := heapLimit(f.memoryLimit)
 	if err != nil || limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
@@ -32,24 +31,25 @@ func (f *flags) boundMemory() error {
 	return nil
 }
 
-// keepHeapGrowth sets the collector's percentage by what the last collection has left. It runs as long as the process.
-func keepHeapGrowth() {
+// afterEachCollection calls f after each garbage collection, as long as the process runs: nothing holds the object,
+// so that each collection cleans it up.
+func afterEachCollection(f func()) {
+	runtime.AddCleanup(&struct{ _ *byte }{}, func(f func()) {
+		f()
+		afterEachCollection(f)
+	}, f)
+}
+
+// setHeapGrowth sets the collector's percentage by what its last run has left.
+func setHeapGrowth() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for set := mostGrowth; ; time.Sleep(growthLookedAtEach) {
-		metrics.Read(live)
-		if growth := heapGrowth(live[0].Value.Uint64()); growth != set {
-			debug.SetGCPercent(growth)
-			set = growth
-		}
-	}
+	metrics.Read(live)
+	debug.SetGCPercent(heapGrowth(live[0].Value.Uint64()))
 }
 
 // heapGrowth is by how many percent the heap may grow until the next collection, when live bytes stay.
 func heapGrowth(live uint64) int {
-	if live == 0 { // nothing has been collected yet
-		return mostGrowth
-	}
-	return min(max((heapGoal-int(live))*100/int(live), leastGrowth), mostGrowth)
+	return min(max((heapGoal-int(live))*100/max(int(live), 1), leastGrowth), mostGrowth)
 }
 
 // heapLimit is how much of a container's limit the Go runtime may use, in bytes; 0 means no limit.
