@@ -31,6 +31,8 @@ type options struct {
 	// resync is how often the manager resyncs in the phase in which it reconciles each cluster twice.
 	resync     time.Duration
 	scaleDowns int
+	// routed is how many clusters with routers are created, and lose a member.
+	routed int
 	// largeFrom members of one cluster shrink to largeTo.
 	largeFrom, largeTo int
 	foreign            int
@@ -52,6 +54,7 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", 2*time.Minute, "How long the manager is watched at rest.")
 	flag.DurationVar(&o.resync, "resync", 30*time.Second, "How often it resyncs in the phase resync; 0 leaves the phase out.")
 	flag.IntVar(&o.scaleDowns, "scale-downs", 200, "Clusters that lose a member at once.")
+	flag.IntVar(&o.routed, "routed", 50, "Clusters with routers and discovery that are created, and lose a member.")
 	flag.IntVar(&o.largeFrom, "large-from", 200, "Members of the large cluster; 0 for none.")
 	flag.IntVar(&o.largeTo, "large-to", 100, "Members that it is scaled to.")
 	flag.IntVar(&o.foreign, "foreign", 10000, "Foreign StatefulSets, pods, claims and Jobs, of each.")

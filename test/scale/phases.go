@@ -54,6 +54,19 @@ func cluster(key types.NamespacedName, size int) *cachev1alpha1.Memcached {
 	}
 }
 
+// routedKey returns that of the i-th cluster with routers.
+func routedKey(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: fmt.Sprintf("routed-%d", i/perNamespace), Name: fmt.Sprintf("cache-%d", i)}
+}
+
+// routed returns a cluster with two routers and discovery. kwok's routers answer no question of the operator.
+func routed(key types.NamespacedName, size int) *cachev1alpha1.Memcached {
+	c := cluster(key, size)
+	c.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To(int32(2))}
+	c.Spec.Discovery = &cachev1alpha1.DiscoverySpec{}
+	return c
+}
+
 // each calls f for every number from from to to-1, several at a time.
 func each(ctx context.Context, from, to int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -71,7 +84,7 @@ func each(ctx context.Context, from, to int, f func(ctx context.Context, i int) 
 
 // create makes the clusters from..to, as fast as the API server takes them, and
 // waits until all are available.
-func (w *world) create(from, to int) phase {
+func (w *world) create(from, to int, key func(int) types.NamespacedName, cluster func(types.NamespacedName, int) *cachev1alpha1.Memcached) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		began := time.Now()
 		var keys []types.NamespacedName
@@ -157,7 +170,7 @@ func (w *world) seen(ctx context.Context, reconciles float64) error {
 }
 
 // scaleDown takes the last member off the first n clusters, all at once, and waits until the claims are gone.
-func (w *world) scaleDown(n int) phase {
+func (w *world) scaleDown(n int, key func(int) types.NamespacedName) phase {
 	return func(ctx context.Context, c *column) (float64, error) {
 		began := time.Now()
 		asked := make([]time.Time, n)
@@ -180,11 +193,11 @@ func (w *world) scaleDown(n int) phase {
 		median, last := harness.Median(took), slices.Max(took)
 		c.notes[rowMedian], c.notes[rowLast] = fmt.Sprintf("%.1f", median), fmt.Sprintf("%.1f", last)
 		c.notes[rowStarve] = fmt.Sprintf("%.2f", last/median)
-		return seconds, w.awaitClusters(ctx, keysBelow(n), "settled", func(s clusterState) bool { return s.settled })
+		return seconds, w.awaitClusters(ctx, keysBelow(n, key), "settled", func(s clusterState) bool { return s.settled })
 	}
 }
 
-func keysBelow(n int) []types.NamespacedName {
+func keysBelow(n int, key func(int) types.NamespacedName) []types.NamespacedName {
 	keys := make([]types.NamespacedName, n)
 	for i := range keys {
 		keys[i] = key(i)

@@ -33,12 +33,18 @@ func (w *world) script() []scene {
 		scenes = append(scenes, scene{name: fmt.Sprintf("%d foreign", o.foreign), phase: w.createForeign(o.foreign)})
 	}
 	for _, to := range o.steps {
-		scenes = append(scenes, scene{name: fmt.Sprintf("%d clusters", to), per: to - n, phase: w.create(n, to)})
+		scenes = append(scenes, scene{name: fmt.Sprintf("%d clusters", to), per: to - n, phase: w.create(n, to, key, cluster)})
 		n = to
 	}
 	scenes = append(scenes,
 		scene{name: atRest, phase: w.rest(o.idle)},
-		scene{name: fmt.Sprintf("%d %s", o.scaleDowns, scaledDown), per: o.scaleDowns, phase: w.scaleDown(o.scaleDowns)})
+		scene{name: fmt.Sprintf("%d %s", o.scaleDowns, scaledDown), per: o.scaleDowns, phase: w.scaleDown(o.scaleDowns, key)})
+	if o.routed > 0 {
+		scenes = append(scenes,
+			scene{name: fmt.Sprintf("%d routed", o.routed), per: o.routed, phase: w.create(0, o.routed, routedKey, routed)},
+			scene{name: fmt.Sprintf("%d routed %s", o.routed, scaledDown), per: o.routed, phase: w.scaleDown(o.routed, routedKey)})
+		n += o.routed
+	}
 	if o.largeFrom > 0 {
 		scenes = append(scenes,
 			scene{name: fmt.Sprintf("%d members", o.largeFrom), per: o.largeFrom, phase: w.createLarge(o.largeFrom)},
