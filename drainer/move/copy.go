@@ -341,8 +341,8 @@ func (e *tooSmallError) Failure() (reason string, exitCode int) {
 	return contract.ReasonTargetTooSmall, contract.ExitUsage
 }
 
-// fits returns an error if a server has no room for the bytes that it would get. What it has already may be an earlier
-// run's copy.
+// fits returns an error if a server has no room for the bytes that it would get. Its present items may be an earlier
+// run's copies.
 func (c *copying) fits(demand []int64) error {
 	all := int64(0)
 	for _, bytes := range demand {

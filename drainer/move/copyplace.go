@@ -21,8 +21,8 @@ import (
 // A copy from volumes that was interrupted must not begin again from its start: clients may have deleted an item that
 // had been copied, and nothing tells that from one that wasn't. So the servers remember how far the copy is, in an item
 // of their own, which is stored before the items up to there are sent. The next run goes on after the farthest place
-// that a server remembers. What was not sent yet when the copy was interrupted is left out: what was read in about a
-// second, and what the writers had in their batches.
+// that a server remembers. Items that were not sent yet when the copy was interrupted are left out: those that were
+// read in about a second, and those in the writers' batches.
 
 const (
 	// leastAhead and mostAhead are how far the servers' place is ahead of what is read, in places of a volume

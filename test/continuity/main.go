@@ -118,7 +118,7 @@ func (r *one) file() string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(r.String())
 }
 
-// choose returns the runs. Those of an event follow each other.
+// choose returns the runs. The runs of an event follow each other.
 func choose(systemNames, eventNames, lists, loads string) (runs []one, err error) {
 	chosenSystems, err := pick(systems(), systemNames)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // A cluster with spec.warmFrom is filled from another cache, which is only read. A Job adds each item at
-// the member where this cluster's clients look for it. What is copied is older than all that this cluster
+// the member where this cluster's clients look for it. Copied items are older than all that this cluster
 // has: a member's own items and those on its volumes come first, in the order of order.go. So a warming
 // begins when no item has to be moved or drained, and its Job ends when one has to be. While the Job
 // copies, the size and the list wait for it. While it doesn't (its pod can't start, its source is away,

@@ -246,7 +246,7 @@ func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// What the claims have is counted, claim by claim, before the first one is copied, for the ring of that moment.
+// The items of all claims are counted, claim by claim, before the first claim is copied, for the ring of that moment.
 func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
 	claim := func(name string) WarmClaim {
@@ -294,7 +294,7 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 	if c := creates(s); c.Volume.Name != "a" || c.Counts || c.Resume != "uid-cache/uid-a/0" || c.Before.Jobs != 0 {
 		t.Errorf("third: %+v", c)
 	}
-	// Another ring has other needs. What was counted of other claims doesn't count.
+	// Another ring has other needs. Counts of other claims are not used.
 	other := s.o.Warm.Record
 	other.Ring = "other"
 	s.o.Warm.Record = other
