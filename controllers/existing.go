@@ -16,7 +16,7 @@ import (
 )
 
 // collector reports the Memcacheds and StatefulSetDrains that exist, as the cache has them at each scrape, so
-// a deleted object has no series. A replica that is not the leader has none in its cache, and reports none.
+// a deleted object has no series. A replica that is not the leader has no objects in its cache, and reports nothing.
 type collector struct {
 	// reader has the Memcacheds and their claims, and the StatefulSetDrains. drained has the claims of
 	// StatefulSetDrains; nil if no controller looks after them.
@@ -34,9 +34,9 @@ var (
 	membersWanted = existingDesc("members_wanted", "Members that the spec wants.")
 	membersReady  = existingDesc("members_ready", "Members that are ready.")
 	conditionDesc = existingDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
-	adviceDesc    = existingDesc("advice", "Advice of the status by reason, always 1; a cluster without any has no series.", "reason")
-	drainsOpen    = existingDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
-	drainProgress = existingDesc("drain_progress_ratio", "Share of the volumes being drained that is done, from 0 to 1: of the bytes, or of what the drainers count.")
+	adviceDesc    = existingDesc("advice", "Advice of the status by reason, always 1; a cluster without advice has no series.", "reason")
+	drainsOpen    = existingDesc("drains_open", "Claims to drain and delete, by phase; a phase without claims has no series.", "phase")
+	drainProgress = existingDesc("drain_progress_ratio", "Share of the running drains that is done, from 0 to 1: of the bytes, or of what the drainers count.")
 	membersToMove = existingDesc("members_to_move", "Members that may have items which clients look for elsewhere.")
 	lateRequests  = existingDesc("late_requests_ratio", "Share of a member's requests that clients still make by an earlier list while items move, from 0 to 1; the largest of all members.")
 	claimsHeld    = existingDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or they were deleted.")
@@ -45,7 +45,7 @@ var (
 	warmDone      = existingDesc("warming_items_done", "Items of the warming's present Job that have an outcome; no series if none is at work.")
 	warmProgress  = existingDesc("warming_progress_ratio", "Share of the items that the warming's present Job expects that is done, from 0 to 1.")
 	warmAge       = existingDesc("warming_last_job_age_seconds", "Time since the last Job of the warming has ended; no series before.")
-	oldestHeld    = existingDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
+	oldestHeld    = existingDesc("oldest_held_claim_age_seconds", "Time since the first held claim was deleted, or its member left; no series if no claim is held.")
 )
 
 // Describe implements prometheus.Collector.
@@ -150,7 +150,7 @@ func (c *collector) collect(metrics chan<- prometheus.Metric, kind ownerKind, al
 		}
 	}
 	now := c.now()
-	for key, since := range held { // also of those that are gone
+	for key, since := range held { // also the claims of owners that are gone
 		send := sender(metrics, kind, key)
 		send(claimsHeld, float64(len(since)))
 		oldest := slices.MinFunc(since, time.Time.Compare)
@@ -229,19 +229,19 @@ func (e *existing) reportWarming(send send, now time.Time) {
 // unlisted is the phase of drains that status counts, but doesn't list.
 const unlisted = "Unlisted"
 
-// clusterOfClaim is the Memcached that a claim belongs to by its name.
+// clusterOfClaim returns the name of a claim's Memcached, which is a part of the claim's name.
 func clusterOfClaim(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
 	return build.ClaimCluster(claim.Name)
 }
 
-// drainOfClaim is the StatefulSetDrain that has labelled a claim.
+// drainOfClaim returns the name of a claim's StatefulSetDrain, which is in the claim's label.
 func drainOfClaim(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
 	name, is = claim.Labels[cachev1alpha1.LabelStatefulSetDrain]
 	return name, is
 }
 
-// held returns, by the owners of the claims, since when each claim with the finalizer has been waiting for
-// its release.
+// held returns since when each claim with the finalizer has been waiting for its release, by the claims'
+// owners.
 func (c *collector) held(claims []corev1.PersistentVolumeClaim, of func(*corev1.PersistentVolumeClaim) (string, bool)) map[client.ObjectKey][]time.Time {
 	held := map[client.ObjectKey][]time.Time{}
 	for i := range claims {

@@ -151,7 +151,7 @@ func TestDrainsThatStatusHasNoRoomForAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(all)
 	want := strings.NewReader(`
-# HELP memcached_operator_drains_open Claims to drain and delete, by phase; a phase without any has no series.
+# HELP memcached_operator_drains_open Claims to drain and delete, by phase; a phase without claims has no series.
 # TYPE memcached_operator_drains_open gauge
 memcached_operator_drains_open{kind="Memcached",name="cache",namespace="shop",phase="Adding"} 2
 memcached_operator_drains_open{kind="Memcached",name="cache",namespace="shop",phase="Unlisted"} 37

@@ -63,13 +63,13 @@ func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		}
 		return ctrl.Result{}, err
 	}
-	now, again := o.Clock.Now(), false
+	now, due := o.Clock.Now(), false
 	o.said.Use(req.NamespacedName, func(at *time.Time) {
-		if again = !now.Before(at.Add(orphanSayAgain)); again {
+		if due = !now.Before(at.Add(orphanSayAgain)); due {
 			*at = now
 		}
 	})
-	if again {
+	if due {
 		o.Events.Eventf(orphan, nil, corev1.EventTypeWarning, cachev1alpha1.ReasonNothingDrains, "Reconcile",
 			"the claim was deleted, and the finalizer %s keeps it, but it belongs to no Memcached and to no StatefulSetDrain, so nothing drains it: "+
 				"create its StatefulSetDrain or Memcached, or take the finalizer off to give the data up", cachev1alpha1.ClaimFinalizer)

@@ -73,8 +73,8 @@ type Forecast struct {
 	Lost     Holds  `json:"lost,omitzero"`
 	// Uncounted are members that go with their items, whose number is not known.
 	Uncounted []string `json:"uncounted,omitempty"`
-	// Fill is what a new or changed spec.warmFrom does, in order: sentences. What its source has is not known before it is
-	// asked.
+	// Fill is what a new or changed spec.warmFrom does, in order: sentences. The source's items are not known before it
+	// is asked.
 	Fill []string `json:"fill,omitempty"`
 	// Elsewhere is the share of all keys, from 0 to 1, that clients look for at another member; KeysElsewhere the
 	// share of the keys that were given.

@@ -136,11 +136,11 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 	if s.Set == nil || s.Drain.DeletionTimestamp != nil {
 		return ""
 	}
-	why, again, err := r.dryRuns.Check(write.Because(ctx, "a dry run of the template"), r.Client, s.Drain, s.Set, s.Now)
+	why, wait, err := r.dryRuns.Check(write.Because(ctx, "a dry run of the template"), r.Client, s.Drain, s.Set, s.Now)
 	if err != nil {
 		logf.FromContext(ctx).V(1).Info("Can't try the template", "error", err.Error())
 	}
-	s.AtMost(again)
+	s.AtMost(wait)
 	return why
 }
 

@@ -499,7 +499,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
 	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/source', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /source, /drainer, /dev/termination-log; nor /run or /dev"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-	// containers are sidecars. Those of a drainer end with the drainer. Defaults to none.
+	// containers are sidecars. Sidecars of a drainer end with the drainer. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

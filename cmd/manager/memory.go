@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Most of the heap is caches, which stay. The collector runs when the heap has reached heapGoal, in bytes. Where more
-// stays than leaves room for garbage, it runs when the heap has grown by leastGrowth percent.
+// Most of the heap is caches, which stay. The collector runs when the heap has reached heapGoal, in bytes. If the
+// caches leave little room below that, it runs when the heap has grown by leastGrowth percent.
 const (
 	heapGoal                = 96 << 20
 	leastGrowth, mostGrowth = 35, 400

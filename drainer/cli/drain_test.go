@@ -125,15 +125,15 @@ func stalled(t *testing.T) (m contract.Drain, p *drainertest.Process, goOn func(
 	dir := drainertest.Leaving(t, "saved", all)
 	_, addresses := drainertest.Survivors(t, 2)
 	var sent atomic.Int64
-	hangs, again, once := make(chan bool), make(chan bool), sync.Once{}
+	hangs, resumed, once := make(chan bool), make(chan bool), sync.Once{}
 	addresses[1] = memcachedtest.Between(t, addresses[1], func(piece []byte) bool {
 		if sent.Add(int64(len(piece))) > takes {
 			once.Do(func() { close(hangs) })
-			<-again
+			<-resumed
 		}
 		return true
 	})
-	goOn = sync.OnceFunc(func() { close(again) })
+	goOn = sync.OnceFunc(func() { close(resumed) })
 	t.Cleanup(goOn)
 	m = drainertest.DrainArgs(t, dir, addresses)
 	p = drainertest.Start(t, m.Args()...)

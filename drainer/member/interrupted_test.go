@@ -40,8 +40,8 @@ func TestAKeyThatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 					all[fmt.Sprintf("key:%04d", i)] = drainertest.Object{Value: []byte(strings.Repeat("v", 100))}
 				}
 				const stop, answered = "5000", 4096
-				again := interruptible(t, mode, all)
-				s := again(stallAt + stop)
+				start := interruptible(t, mode, all)
+				s := start(stallAt + stop)
 				s.WaitFor("stalled before item")
 				wait.For(t, "items to come back", func() error {
 					if n := s.Memcached().Items(t); n < answered {
@@ -80,7 +80,7 @@ func TestAKeyThatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 					}
 					drainertest.Check(t, m.Client, addresses, all)
 				}
-				last := again("")
+				last := start("")
 				last.WaitFor("replayed generation-1")
 				if n := last.Memcached().Items(t); n != int64(len(all)) {
 					t.Errorf("%d items are there, want %d: %d that clients had deleted are back", n, len(all), n-int64(len(all)))

@@ -153,7 +153,7 @@ var (
 		lruHits.is("hits_to_temp", "temporary"),
 		counter("slab_items_crawler_reclaimed_total", "Items of a class that the LRU crawler has removed.", slabLabel).is("crawler_reclaimed"),
 		counter("slab_items_evicted_total", "Items of a class that were removed before their time.", slabLabel).is("evicted"),
-		counter("slab_items_evicted_nonzero_total", "Those of them that had a time to live.", slabLabel).is("evicted_nonzero"),
+		counter("slab_items_evicted_nonzero_total", "Evicted items that had a time to live.", slabLabel).is("evicted_nonzero"),
 		counter("slab_items_evicted_time_seconds", "Time since the last use of the item that was evicted last.", slabLabel).is("evicted_time"),
 		counter("slab_items_evicted_unfetched_total", "Evicted items that were never read.", slabLabel).is("evicted_unfetched"),
 		counter("slab_items_expired_unfetched_total", "Expired items that were never read.", slabLabel).is("expired_unfetched"),

@@ -26,7 +26,7 @@ type lane struct {
 	waiting bool
 }
 
-// run sends batches until the context ends, which is its only end without an error, or until it gives the
+// run sends batches until the context ends, and then returns no error. run returns an error if it gives the
 // server up.
 func (l *lane) run(ctx context.Context) error {
 	for {
@@ -105,8 +105,8 @@ type pump struct {
 	// old is the number of batches that an earlier connection left over.
 	old      int
 	inflight chan *batch
-	// broken is closed by the reader when it stops. Then unsettled is the batch whose answers it didn't get,
-	// and readErr is the reason.
+	// broken is closed by the reader when it stops. Then unsettled is the batch whose answers are missing, and
+	// readErr is the reason.
 	broken    chan struct{}
 	unsettled *batch
 	readErr   error
@@ -151,7 +151,7 @@ func (p *pump) letReaderEnd(writeErr error) {
 	p.conn.Close()
 }
 
-// write sends the batches in queue and then those that the Writer hands over. A batch is in inflight before
+// write sends the batches in queue, and then the Writer's next batches. A batch is in inflight before
 // its first byte is sent.
 func (p *pump) write(ctx context.Context, queue *[]*batch) error {
 	for {

@@ -27,9 +27,9 @@ import (
 // delete those that are gone there.
 
 const (
-	// mostPasses is how many passes a copy makes if each brings a hundredth or more: a later one would, too.
+	// mostPasses is how many passes a copy makes if each brings a hundredth or more: later passes would, too.
 	mostPasses = 20
-	// brings is one part in so many, at which a copy is warm.
+	// brings: a copy is warm when a pass adds less than one item in so many.
 	brings = 100
 	// copyRest is the least time between two passes, and copyShare is how many times a pass's duration the rest takes
 	// when the copy is warm.
@@ -78,7 +78,7 @@ func (e *Engine) Copy(ctx context.Context, o Copy) contract.Receipt {
 	return e.Run(ctx)
 }
 
-// copying is a copy that runs. Of an item.Source, only the volumes have items.
+// copying is a copy that runs. Its item.Source has the items of volumes; running memcacheds are read otherwise.
 type copying struct {
 	Copy
 	item.Source
@@ -96,7 +96,8 @@ type copying struct {
 	// version, and it is gone at its server, a client has deleted it there, or the server has evicted it.
 	seen    once
 	version []byte
-	// withdrawn counts copies that were deleted again, deleted those of them that are gone at the source.
+	// withdrawn counts copies that were deleted again, and deleted the withdrawn copies of items that are gone at the
+	// source.
 	withdrawn, deleted int64
 	cantTell           map[string]bool
 	// failing means that a source has failed, and the others need not go on.
@@ -138,7 +139,7 @@ func (c *copying) Version() string {
 	return c.Source.Version()
 }
 
-// noItems is the Source of a copy from running memcacheds, whose items are read otherwise.
+// noItems is the item.Source of a copy from running memcacheds.
 type noItems struct{ item.Source }
 
 func (noItems) Expected() int64 { return 0 }
@@ -325,7 +326,7 @@ const mebi = 1 << 20
 // mib are so many bytes in MiB, at least.
 func mib(bytes int64) int64 { return (bytes + mebi - 1) / mebi }
 
-// tooSmallError means that the servers have no room for what the source has.
+// tooSmallError means that the servers have no room for the items of the source.
 type tooSmallError struct {
 	server             string
 	needs, has, all, n int64
@@ -341,8 +342,8 @@ func (e *tooSmallError) Failure() (reason string, exitCode int) {
 	return contract.ReasonTargetTooSmall, contract.ExitUsage
 }
 
-// fits returns an error if a server has no room for the bytes that it would get. What it has already may be an earlier
-// run's copy.
+// fits returns an error if a server has no room for the bytes that it would get. Its present items may be an earlier
+// run's copies.
 func (c *copying) fits(demand []int64) error {
 	all := int64(0)
 	for _, bytes := range demand {

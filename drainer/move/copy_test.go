@@ -406,8 +406,8 @@ func copyUnderLoad(t *testing.T, dies bool) {
 	}
 }
 
-// What was copied, and could not be compared with its source again because that has died, does not stay: a client may
-// have deleted it at both meanwhile.
+// An item that was copied, and not compared with its source again because the source has died, does not stay: a client
+// may have deleted it at both meanwhile.
 func TestACopyTakesBackWhatItsSourceCannotConfirm(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopyUnderLoadBringsNoOldValueBack/it is killed")
@@ -492,7 +492,7 @@ func TestACopySaysWhatItCannotDoBeforeItStarts(t *testing.T) {
 	}
 }
 
-// Of a source that is too large, as many items are copied as fit: the most recently used ones.
+// A copy from a source that is too large adds as many items as fit: the most recently used ones.
 func TestACopyToASmallerClusterBringsWhatFits(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopySaysWhatItCannotDoBeforeItStarts/-X")
@@ -576,7 +576,7 @@ func TestACopyFromOtherVersions(t *testing.T) {
 	}
 }
 
-// What old memcacheds answer, as in their crawler.c: up to 1.5.3 a listing has no end, and may lose its last lines;
+// The answers of old memcacheds, as in their crawler.c: up to 1.5.3 a listing has no end, and may lose its last lines;
 // testdata/listings has recorded ones.
 func TestACopyReadsTheListsOfOldVersions(t *testing.T) {
 	t.Parallel()

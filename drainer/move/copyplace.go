@@ -21,8 +21,8 @@ import (
 // A copy from volumes that was interrupted must not begin again from its start: clients may have deleted an item that
 // had been copied, and nothing tells that from one that wasn't. So the servers remember how far the copy is, in an item
 // of their own, which is stored before the items up to there are sent. The next run goes on after the farthest place
-// that a server remembers. What was not sent yet when the copy was interrupted is left out: what was read in about a
-// second, and what the writers had in their batches.
+// that a server remembers. Items that were not sent yet when the copy was interrupted are left out: those that were
+// read in about a second, and those in the writers' batches.
 
 const (
 	// leastAhead and mostAhead are how far the servers' place is ahead of what is read, in places of a volume
@@ -38,12 +38,12 @@ const (
 type copyPlace struct {
 	c   *copying
 	key string
-	// layer and at are where the earlier runs have come: to the place at in that layer.
+	// layer and at are the place that earlier runs have reached.
 	layer int
 	at    int64
-	// decided has the keys of the items before that, if there is an older layer: its values of them are older ones.
+	// decided has the keys of the items before that place, if an older layer follows, with older values of them.
 	decided once
-	// earlier counts these items.
+	// earlier counts the items before that place.
 	earlier atomic.Int64
 
 	// told is the place in the present layer that the servers remember.
@@ -73,7 +73,7 @@ func (c *copying) copyInOrder(ctx context.Context) (complete bool, err error) {
 		if err == nil {
 			err = layer.Lacking()
 		}
-		if err != nil { // what was handed over is not read again
+		if err != nil { // items that were handed over are not read again
 			return false, cmp.Or(c.e.flush(), err)
 		}
 	}
@@ -107,7 +107,7 @@ func (c *copying) findPlace(ctx context.Context, layers int) error {
 			return err
 		}
 	}
-	if p.layer < 0 || p.layer >= layers { // another volume, or none of a copy's
+	if p.layer < 0 || p.layer >= layers { // the place is of other volumes, or another client has written it
 		p.layer, p.at = 0, 0
 	}
 	if p.layer+1 < layers && (p.layer > 0 || p.at > 0) {
@@ -124,7 +124,7 @@ func (p *copyPlace) ask(ctx context.Context, server int, do func(*memcache.Conn)
 	return t.ask(ctx, p.c.e.UnreachableTimeout, p.c.e.waits.Set, false, do)
 }
 
-// of leaves out what earlier runs have had, and tells the servers before the rest is sent.
+// of leaves out the items of earlier runs, and tells the servers of a place before items up to there are sent.
 func (p *copyPlace) of(ctx context.Context, n int, layer item.Source) item.Source {
 	p.told.Store(0)
 	if n == p.layer {
@@ -212,8 +212,8 @@ func (p *copyPlace) tell(ctx context.Context, layer int, at int64) error {
 	return nil
 }
 
-// forget removes the place: the next copy of this name begins at the beginning. If a server doesn't answer, it forgets
-// by itself, after some days.
+// forget removes the place: the next copy of this name begins at the beginning. A server that doesn't answer forgets
+// the place by itself, after some days.
 func (p *copyPlace) forget(ctx context.Context) {
 	_ = p.c.e.each(func(i int, _ *memcache.Writer) error {
 		return p.ask(ctx, i, func(conn *memcache.Conn) error {

@@ -174,7 +174,7 @@ func (l *KeyMover) hear() error {
 	for p, c := range l.Owners {
 		if l.ask {
 			var err error
-			if l.now[p], err = c.Flushes(); err != nil {
+			if l.latest[p], err = c.Flushes(); err != nil {
 				return &ownerError{ringchange.Place(p), err}
 			}
 		}

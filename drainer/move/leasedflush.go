@@ -13,13 +13,13 @@ import (
 // beginning of a batch and at its end. An item that was last used before a flush of its new owner is not
 // copied, but deleted. An item that was copied during a flush is taken back.
 type flushing struct {
-	// ask means that the present step also asks for flushes. now has the answers.
-	ask bool
-	now [2]memcache.Flushes
-	// flushed has the owners' flushes at the beginning; began means that they are known.
+	// ask means that the present step also asks both owners for their flushes. latest has the last answers.
+	ask    bool
+	latest [2]memcache.Flushes
+	// flushed has the owners' flushes at the beginning; began means that flushed is known.
 	flushed [2]memcache.Flushes
 	began   bool
-	// copies are the copies made since then, outdated the outdated items that are still at the old owner.
+	// copies are the copies since then. outdated are the outdated items that are still at the old owner.
 	copies, outdated []copied
 }
 
@@ -36,10 +36,10 @@ type copied struct {
 // mostKept bounds the size of a buffer, in bytes, that is kept for the next batch.
 const mostKept = 2 * batchBytes
 
-// begin records the flushes until now. A batch that is moved again has begun when it first did.
+// begin records the flushes until now. If a batch is moved again, its first beginning counts.
 func (l *KeyMover) begin() {
 	if !l.began {
-		l.flushed, l.began = l.now, true
+		l.flushed, l.began = l.latest, true
 	}
 }
 
@@ -83,8 +83,8 @@ func (l *KeyMover) obey() error {
 
 // isFlushed tells whether an item that was last used at that time was flushed since the batch began.
 func (l *KeyMover) isFlushed(accessed int64) bool {
-	for p := range l.now {
-		if l.now[p].Since(l.flushed[p]) && l.now[p].Removes(accessed) {
+	for p := range l.latest {
+		if l.latest[p].Since(l.flushed[p]) && l.latest[p].Removes(accessed) {
 			return true
 		}
 	}

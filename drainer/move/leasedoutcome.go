@@ -30,7 +30,7 @@ func (l *KeyMover) heard(m *keyMove, answer []byte) error {
 		k.Outcome = keyPresent
 	case at.Action == ringchange.EraseIf && at.Place == ringchange.Old && result.Code != ringchange.Changed:
 		k.Outcome = keyPresent
-		if m.fetched.Value != nil { // also if another client has deleted it since it was copied
+		if m.fetched.Value != nil { // it was copied, even if a client has deleted it at the old owner since then
 			k.Outcome, k.Bytes = keyMoved, int64(len(k.Key)+len(m.fetched.Value)-len("\r\n"))
 		}
 	}
@@ -47,8 +47,8 @@ func (l *KeyMover) fetch(m *keyMove, result ringchange.Result, answer []byte) ri
 	m.accessed = l.asked - fetched.Idle
 	switch {
 	case result.Code == ringchange.Leased:
-		return ringchange.Absent // it expires soon
-	case result.Code == ringchange.Found && lives && l.now[ringchange.New].Removes(m.accessed):
+		return ringchange.Absent // another client's lease, which expires soon
+	case result.Code == ringchange.Found && lives && l.latest[ringchange.New].Removes(m.accessed):
 		l.outdated = append(l.outdated, copied{key: k, cas: result.CAS})
 		k.Outcome = keyFlushed
 		return ringchange.Absent

@@ -138,14 +138,14 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 	// round makes each library read. at are the members that have its keys.
 	round := func(when string, at ...int) {
 		for _, l := range readers {
-			for again := true; again; {
+			for paused := true; paused; {
 				var before []int64
 				for _, v := range values {
 					before = append(before, v.acknowledged.Load())
 				}
 				failed := log.failed(all[1])
 				got := l.read(t)
-				again = log.failed(all[1]) > failed // the machine was paused meanwhile
+				paused = log.failed(all[1]) > failed // the machine was paused meanwhile
 				for i, v := range values {
 					for kind, found := range map[string]map[string]string{"many": got.Many, "one": got.One} {
 						text, hit := found[v.key]
@@ -156,7 +156,7 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 						}
 						if hit && (n < before[i] || n > v.tried.Load()) {
 							t.Errorf("%s, %s: %s of %s is %q, where %d was stored before", when, l.library, kind, v.key, text, before[i])
-						} else if wanted && !hit && !again {
+						} else if wanted && !hit && !paused {
 							t.Errorf("%s, %s: %s has lost %s: %q", when, l.library, kind, v.key, got.Error)
 						}
 					}

@@ -18,9 +18,9 @@ import (
 //     pool, and not all are made anew at once.
 //   - A connection is closed right after an answer, if nothing more has arrived: then no request is under way. Only the
 //     last ones are closed while they are idle.
-//   - At first, only the router's side is closed. What a client has sent before it knows is not carried out, and is read
-//     until it closes its own side, or the time for that is over. If a socket with unread data is closed, the other end
-//     gets a reset, and may lose the last answer.
+//   - At first, only the router's side is closed. Requests that the client sends before it knows are read, and not
+//     carried out, until it closes its own side, or the time for that is over. If a socket with unread data is
+//     closed, the other end gets a reset, and may lose the last answer.
 
 // ends is how the connections of a loop are closed.
 type ends struct {

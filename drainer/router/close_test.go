@@ -70,7 +70,7 @@ func TestARouterThatEndsAnswersWhatHasArrived(t *testing.T) {
 	}
 }
 
-// What a client sends before it has read that the router ends is not carried out, and resets no connection: a reset can
+// A router that has ended its side of a connection carries out no later request, and resets no connection: a reset can
 // take the last answer.
 func TestWhatComesTooLateForARouterIsNotReset(t *testing.T) {
 	t.Parallel()

@@ -11,15 +11,15 @@ import (
 // A flush_all is obeyed (invariant 11). Members are flushed at different moments. In a ring change a key can
 // be read at a member that isn't flushed yet, and be copied to a member that is. So when all members are
 // flushed, all are flushed again, before the client is answered. The second flush removes the items that were
-// copied until then, and the leases of those still to be copied. A lease that is taken later finds an old
+// copied until then, and the leases of keys still to be copied. A lease that is taken later finds an old
 // owner that is flushed.
 //
-// A memcached of 1.6.25 or later leaves items that were stored in the second of the flush. There the second
-// flush comes flushRest later, and a router copies a key only soon after it has its lease. Movers look for
-// flushes themselves (package move).
+// A memcached of 1.6.25 or later keeps items that were stored within the same second of its clock as the flush.
+// With such a member, all are flushed again after flushRest, and a router copies a key only soon after it has
+// its lease. Movers look for flushes themselves (package move).
 
 // flushRest is the time between the two flushes: copies that were on their way at the first one are stored by
-// then, and a second of memcached's own clock is over.
+// then, and memcached's clock shows another second.
 const flushRest = 2 * time.Second
 
 // repeatedRequest is a request that is sent to all members again when they have answered.

@@ -65,11 +65,11 @@ func (l *logins) keep(ctx context.Context) {
 	if l.config.Logins == nil {
 		return
 	}
-	again := time.NewTicker(loginPeriod)
-	defer again.Stop()
+	ticks := time.NewTicker(loginPeriod)
+	defer ticks.Stop()
 	for {
 		select {
-		case <-again.C:
+		case <-ticks.C:
 			l.read()
 		case <-ctx.Done():
 			return

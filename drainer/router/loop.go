@@ -229,7 +229,7 @@ func (l *loop) slot() *slot {
 		l.free = s.next
 		l.spare--
 	}
-	*s = slot{key: s.key[:0], absent: s.absent[:0], asked: s.asked[:0], again: s.again[:0], began: l.now}
+	*s = slot{key: s.key[:0], absent: s.absent[:0], asked: s.asked[:0], request: s.request[:0], began: l.now}
 	return s
 }
 

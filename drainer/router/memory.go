@@ -128,8 +128,8 @@ func (c *client) collect(r *wire.Request, b []byte, total, line int) int {
 
 // readBody reads more of a large request.
 func (c *client) readBody() {
-	n, again, ok := readInto(c.fd, c.body[len(c.body):cap(c.body)])
-	if again {
+	n, empty, ok := readInto(c.fd, c.body[len(c.body):cap(c.body)])
+	if empty {
 		return
 	}
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/linux"
 )
 
-// slowest is how many bytes per second a client or member has to send or read at least, of something large.
+// slowest is the least rate, in bytes per second, at which a client must send a large request, or a member read one.
 const slowest = 32 << 10
 
 // progress keeps a member from being given up while it reads a large request fast enough.

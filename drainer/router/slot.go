@@ -33,10 +33,10 @@ type slot struct {
 	// outcome is that of the answer, once its first line is known.
 	outcome wire.Code
 
-	// asks means that the other cache is asked if there is no item (package onmiss). Then asked is the key, and again the
-	// request.
-	asks         bool
-	asked, again []byte
+	// asks means that the other cache is asked if there is no item (package onmiss). Then asked is the key, and request
+	// the request.
+	asks           bool
+	asked, request []byte
 
 	lenient bool // a failed read is answered as a miss
 	missed  bool // the read was answered as a miss
@@ -61,7 +61,7 @@ const slotBytes = int(unsafe.Sizeof(slot{}))
 // memory is how many bytes the slot takes. These bytes count in loop.held while the slot's client waits: one
 // silent member holds up all later answers, even those that have no bytes to keep.
 func (s *slot) memory() int {
-	return slotBytes + cap(s.key) + cap(s.absent) + cap(s.asked) + cap(s.again)
+	return slotBytes + cap(s.key) + cap(s.absent) + cap(s.asked) + cap(s.request)
 }
 
 // begin is called with the first line of an answer.

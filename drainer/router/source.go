@@ -42,7 +42,7 @@ func (c *client) sent() (why string) {
 // askable lets a read ask the other cache if it finds nothing. key is the one that is hashed, and text the request.
 func (s *slot) askable(r *wire.Request, key []byte, text func([]byte) []byte) {
 	if s.asks = onmiss.Reads(r); s.asks {
-		s.asked, s.again = append(s.asked[:0], key...), text(s.again[:0])
+		s.asked, s.request = append(s.asked[:0], key...), text(s.request[:0])
 	}
 }
 
@@ -64,5 +64,5 @@ func (l *loop) askAgain(s *slot) {
 		return
 	}
 	m.request(s)
-	m.out = append(m.out, s.again...)
+	m.out = append(m.out, s.request...)
 }

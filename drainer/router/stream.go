@@ -99,8 +99,8 @@ func (s *stream) read(most int) (b []byte, ok bool) {
 		room = s.in[:cap(s.in)]
 	}
 	kept := copy(room, s.in)
-	n, again, ok := readInto(s.fd, room[kept:min(len(room), kept+most)])
-	if again || !ok {
+	n, empty, ok := readInto(s.fd, room[kept:min(len(room), kept+most)])
+	if empty || !ok {
 		return nil, ok
 	}
 	if len(s.in) <= len(s.loop.input)/2 {
@@ -109,8 +109,8 @@ func (s *stream) read(most int) (b []byte, ok bool) {
 	return room[:kept+n], true
 }
 
-// readInto reads into room.
-func readInto(fd int, room []byte) (n int, again, ok bool) {
+// readInto reads into room. empty: nothing has come yet.
+func readInto(fd int, room []byte) (n int, empty, ok bool) {
 	for {
 		n, err := unix.Read(fd, room)
 		switch {

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// translate makes goroutines serve the application, which has sent first, in the binary protocol. The
-// goroutines talk to this client in text, over a pair of sockets.
+// translate starts goroutines that serve an application in the binary protocol, and talk to this client in text,
+// over a pair of sockets. first are the bytes that the application has sent already.
 func (c *client) translate(first []byte) {
 	r := c.loop.router
 	application, err := eventloop.Copy(c.fd)
@@ -35,7 +35,7 @@ func (c *client) translate(first []byte) {
 		c.gone()
 		return
 	}
-	counts := !c.carried // otherwise it is closed with the application's connection
+	counts := !c.carried // goroutines that carry the client already count it themselves
 	c.talked, c.carried, c.binary = true, true, true
 	first = bytes.Clone(first)
 	r.goroutines.Go(func() {
@@ -51,7 +51,7 @@ func (c *client) translate(first []byte) {
 	}
 }
 
-// translate translates until the connection or the router ends.
+// translate serves an application until its connection or the router ends.
 func (r *Router) translate(application net.Conn, first []byte, text *net.UnixConn) {
 	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
 	defer stop()

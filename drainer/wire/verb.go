@@ -7,7 +7,7 @@ package wire
 // Verb is a command.
 type Verb uint8
 
-// The verbs. Those that a router answers itself come first.
+// The verbs. Verbs that a router answers itself come first.
 const (
 	Unknown Verb = iota
 	Version

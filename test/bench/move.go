@@ -88,9 +88,9 @@ func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, c.round(ctx, b, streamed, nothing, false, true)
 }
 
-// round measures one ring change into r. If again isn't nil, round runs the movers once more, and measures
-// that into again.
-func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, streamed bool) error {
+// round measures one ring change into r. If rerun isn't nil, round runs the movers once more, and measures
+// that into rerun.
+func (c ringChange) round(ctx context.Context, b *bench, r, rerun *row, limit, streamed bool) error {
 	f, remove, err := b.members(ctx, max(c.from, c.to), c.memory())
 	if err != nil {
 		return err
@@ -119,17 +119,17 @@ func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, s
 	}
 	lost, err := c.lost(ctx, f, p)
 	r.add(used, lost)
-	if err != nil || again == nil {
+	if err != nil || rerun == nil {
 		return err
 	}
-	if used, err = c.runMovers(ctx, b, f, p, again.name(), streamed); err != nil {
+	if used, err = c.runMovers(ctx, b, f, p, rerun.name(), streamed); err != nil {
 		return err
 	}
 	for i := range p.sources {
-		again.items += p.has[i]
+		rerun.items += p.has[i]
 	}
 	lost, err = c.lost(ctx, f, p)
-	again.add(used, lost)
+	rerun.add(used, lost)
 	return err
 }
 

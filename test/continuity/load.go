@@ -297,7 +297,7 @@ func (r *request) fails(kind int, err error) {
 // connections learns that one was closed when it uses it.
 func (r *request) try(do func() error) error {
 	err := do()
-	if err != nil && r.again && !errors.Is(err, memcache.ErrCacheMiss) {
+	if err != nil && r.asksTwice && !errors.Is(err, memcache.ErrCacheMiss) {
 		err = do()
 	}
 	return err

@@ -39,7 +39,7 @@ type options struct {
 	before, after         time.Duration
 	image                 string
 	out                   string
-	again                 bool
+	asksTwice             bool
 }
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	flag.DurationVar(&o.before, "before", 10*time.Second, "How long the load runs before the event.")
 	flag.DurationVar(&o.after, "after", 30*time.Second, "How long it runs after it, at least: it goes on until the cluster is as wanted, and a late application has followed.")
 	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "The plain StatefulSet's image.")
-	flag.BoolVar(&o.again, "again", false, "The application asks once more if a request fails. Its library, gomemcache, doesn't.")
+	flag.BoolVar(&o.asksTwice, "again", false, "The application asks once more if a request fails. Its library, gomemcache, doesn't.")
 	flag.StringVar(&o.out, "out", "bin/continuity", "The directory for the curves, as SVG and CSV.")
 	systems := flag.String("systems", strings.Join(names(systems()), ","), "The systems to measure.")
 	events := flag.String("events", strings.Join(names(events()), ","), "What happens to them.")
@@ -118,7 +118,7 @@ func (r *one) file() string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(r.String())
 }
 
-// choose returns the runs. Those of an event follow each other.
+// choose returns the runs. The runs of an event follow each other.
 func choose(systemNames, eventNames, lists, loads string) (runs []one, err error) {
 	chosenSystems, err := pick(systems(), systemNames)
 	if err != nil {

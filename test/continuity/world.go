@@ -314,11 +314,11 @@ func (s *system) scale(ctx context.Context, w *world, size int32) error {
 
 // reimage gives each member the same image by another name, so that it restarts.
 func (s *system) reimage(ctx context.Context, w *world) error {
-	const again = "example.com/memcached:again"
+	const renamed = "example.com/memcached:again"
 	if !s.plain {
-		return w.patch(ctx, &cachev1alpha1.Memcached{}, fmt.Sprintf(`{"spec":{"image":%q}}`, again))
+		return w.patch(ctx, &cachev1alpha1.Memcached{}, fmt.Sprintf(`{"spec":{"image":%q}}`, renamed))
 	}
-	return w.patch(ctx, &appsv1.StatefulSet{}, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"memcached","image":%q}]}}}}`, again))
+	return w.patch(ctx, &appsv1.StatefulSet{}, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"memcached","image":%q}]}}}}`, renamed))
 }
 
 // resize gives each member another memory, so that it restarts.
@@ -375,7 +375,7 @@ func (w *world) losePod(ctx context.Context, ordinal int32) error {
 // protects. After fifteen seconds, and when a member has left, the node takes pods again, because the volumes
 // are on it: a second member would wait for the first.
 func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
-	const away, again, most = 15 * time.Second, time.Second, 5 * time.Minute
+	const away, pause, most = 15 * time.Second, time.Second, 5 * time.Minute
 	var pod corev1.Pod
 	if err := w.kube.Get(ctx, w.key(member(ordinal)), &pod); err != nil {
 		return err
@@ -401,7 +401,7 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 			}
 			gone = gone || evicted && slices.Contains([]string{member(0), member(1), member(2)}, pods.Items[i].Name)
 		}
-		if err := harness.Sleep(ctx, again); err != nil {
+		if err := harness.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}

@@ -148,7 +148,7 @@ func followed(client cachev1alpha1.Client) cachev1alpha1.MemcachedSpec {
 	return spec
 }
 
-// scaleFollowed scales the cluster. Members that leave wait for the last client. Where members join, moves need not wait
+// scaleFollowed scales the cluster. Members that leave wait for the last client. If members join, moves need not wait
 // for the strangers, which look for some of their items at other members than the list's.
 func (f *fixture) scaleFollowed(size int32) {
 	f.Helper()

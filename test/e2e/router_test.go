@@ -147,7 +147,7 @@ func TestJourneyThroughRouters(t *testing.T) {
 	found("when one has left")
 	saw := stop()
 	f.unnoticed(saw)
-	if saw.Again == 0 {
+	if saw.Resent == 0 {
 		t.Error("no router has closed a connection that the application wanted to use: nothing was tested")
 	}
 }
@@ -212,7 +212,7 @@ func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 	f.settled(2)
 	saw := stop()
 	f.unnoticed(saw)
-	if saw.Again == 0 {
+	if saw.Resent == 0 {
 		t.Error("no router has closed a connection that the application wanted to use: nothing was tested")
 	}
 }
@@ -273,7 +273,7 @@ func (f *fixture) underLoad(start func(memcache.Dialer, string) func() app.Stead
 // unnoticed expects that each answer to an application was right.
 func (f *fixture) unnoticed(saw app.Steady) {
 	f.Helper()
-	f.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	f.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Resent, saw.Slowest)
 	if saw.Wrong() > 0 {
 		f.Errorf("the application has noticed, in %d requests: %d misses, %d old values, %d undone deletes, %d errors: %q",
 			saw.Requests, saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)

@@ -406,7 +406,7 @@ func (w *world) volumesSettled() error {
 }
 
 // random matches the random parts of names. Names of Jobs, and of claims whose volume was set aside, end with a
-// hash of a UID. Those of Jobs' pods end with a random word after that, those of volumes with a UID, and those
+// hash of a UID. Names of Jobs' pods end with a random word after that, names of volumes with a UID, and names
 // of routers with two words.
 var random = regexp.MustCompile(`-(drain|aside|move)-[0-9a-f]{8}(?:-[a-z0-9]{5}$)?|(pvc)-[0-9a-f-]{36}|(router)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
 

@@ -208,8 +208,8 @@ func TestALabelThatIsDeniedHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
-// A policy denies the patch by which supervisors are told of the list. Those that were told of none name no member to
-// clients, so the size changes.
+// A policy denies the patch by which supervisors are told of the list. Supervisors that were told of none name no member
+// to clients, so the size changes.
 func TestAListThatSupervisorsCannotBeToldHoldsUpNoSize(t *testing.T) {
 	tier.Second(t, "TestASettingThatIsDeniedHoldsUpNoSize")
 	w := newWorld(t)

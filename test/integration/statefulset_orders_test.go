@@ -493,7 +493,7 @@ func TestAClaimThatCannotBeProtectedIsNamedAllTheTime(t *testing.T) {
 // A drain's Job is denied each time that it is tried. Status says so all the time, and is not written again.
 func TestAJobThatIsDeniedAgainWritesNoStatus(t *testing.T) {
 	tier.Second(t, "TestAClaimThatCannotBeProtectedIsNamedAllTheTime")
-	denied := func(w *world) (again func(), attempts *atomic.Int32) {
+	denied := func(w *world) (retry func(), attempts *atomic.Int32) {
 		held := testingclock.NewFakePassiveClock(time.Now())
 		w.clock, attempts = held, &atomic.Int32{}
 		w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
@@ -512,21 +512,21 @@ func TestAJobThatIsDeniedAgainWritesNoStatus(t *testing.T) {
 			}
 		}, attempts
 	}
-	check := func(w *world, again func(), attempts *atomic.Int32, message func() string) {
+	check := func(w *world, retry func(), attempts *atomic.Int32, message func() string) {
 		w.eventually("status says so", func() error {
 			if says := message(); attempts.Load() < 3 || !strings.Contains(says, "injected") {
-				again()
+				retry()
 				return fmt.Errorf("after %d attempts: %s", attempts.Load(), says)
 			}
 			return nil
 		})
 		for range 3 { // what waits for its turn is written
-			again()
+			retry()
 			w.rests()
 		}
 		before, tried := len(w.journal.Writes()), attempts.Load()
 		for range 4 {
-			again()
+			retry()
 			w.rests()
 		}
 		if n := attempts.Load() - tried; n < 4 {
@@ -540,19 +540,19 @@ func TestAJobThatIsDeniedAgainWritesNoStatus(t *testing.T) {
 	}
 	t.Run("of a StatefulSet", func(t *testing.T) {
 		w := newNamespace(t)
-		again, attempts := denied(w)
+		retry, attempts := denied(w)
 		w.create(queueSet())
 		w.create(queueDrain(queue))
 		w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
 		w.scaleQueue(2)
-		check(w, again, attempts, func() string { return asJSON(w.stsDrain().Status.Drains) })
+		check(w, retry, attempts, func() string { return asJSON(w.stsDrain().Status.Drains) })
 	})
 	t.Run("of a Memcached", func(t *testing.T) {
 		w := newNamespace(t)
-		again, attempts := denied(w)
+		retry, attempts := denied(w)
 		w.storageCluster(apitest.MakeMemcached(name), 2)
 		w.scale(1)
-		check(w, again, attempts, func() string { return asJSON(w.memcached().Status.Drains) })
+		check(w, retry, attempts, func() string { return asJSON(w.memcached().Status.Drains) })
 	})
 }
 

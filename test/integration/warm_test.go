@@ -250,7 +250,7 @@ func TestAClusterIsFilledFromClaimsOneAfterTheOther(t *testing.T) {
 	equal(w, "what was read", played.take(), []string{"count monday-0 among 2", "count monday-1 among 2", "drain monday-0 among 2", "drain monday-1 among 2"})
 }
 
-// What all claims have is counted before the first one is copied, and said with the numbers.
+// The items of all claims are counted before the first claim is copied, and status gives the numbers.
 func TestClaimsThatAreTooLargeTogetherAreNotCopied(t *testing.T) {
 	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
 	w := newWorld(t)

@@ -23,7 +23,7 @@ type Action interface {
 // KindOf returns the kind of the action.
 func KindOf(a Action) Kind { return a.kind() }
 
-// Kind tells which later actions a failure of an action stops, and how the action affects live reads.
+// Kind tells which later actions a failure of an action stops, and how the action affects live reads and Jobs.
 type Kind struct {
 	Class
 	// Claim leads the unit that the action is about, empty for none. A failure stops the later actions about
@@ -35,6 +35,9 @@ type Kind struct {
 	// Owns: the action makes the Memcached the owner of its members. Right before it, a live read tells whether a
 	// person has deleted the Memcached and keeps the members.
 	Owns bool
+	// MakesJob: the action creates a Job. EndsJob: after the action, the operator knows how the last Job of the
+	// claim has ended, or has ended it.
+	MakesJob, EndsJob bool
 }
 
 // Class names the later actions that a failure of an action stops.
@@ -383,20 +386,30 @@ func (a AddClaimFinalizer) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
 }
 func (a MarkLeaving) kind() Kind { return Kind{Class: Members, Claim: a.Claim.unit()} }
-func (a CreateDrain) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit()} }
+func (a CreateDrain) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), MakesJob: true}
+}
 func (a RecordReceipt) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
 }
 func (a CountFailure) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a ClearRetry) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a CreateMove) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.unit()} }
-func (a BeginMove) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit()} }
-func (a RecordMoved) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a StampPod) kind() Kind     { return Kind{Class: Members, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a ClearMoveRetry) kind() Kind {
-	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
+func (a ClearRetry) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true, EndsJob: true}
 }
-func (a DeleteJob) kind() Kind   { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
+func (a CreateMove) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), MakesJob: true}
+}
+func (a BeginMove) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit()} }
+func (a RecordMoved) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true, EndsJob: true}
+}
+func (a StampPod) kind() Kind { return Kind{Class: Members, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ClearMoveRetry) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true, EndsJob: true}
+}
+func (a DeleteJob) kind() Kind {
+	return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true, EndsJob: true}
+}
 func (a DeleteClaim) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a SetAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a ReserveVolume) kind() Kind {
@@ -409,8 +422,10 @@ func (a CarryOver) kind() Kind    { return Kind{Class: Claim, Claim: a.From.unit
 func (a NoteRestored) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
 }
-func (a SkipToo) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a ReleaseClaim) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a SkipToo) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ReleaseClaim) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true, EndsJob: true}
+}
 
 func (AddOwnerFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveOwnerFinalizer) String() string { return "remove the cluster's finalizer" }
@@ -549,13 +564,4 @@ func (a RetireMemberService) String() string {
 }
 func (a DeleteMemberService) String() string {
 	return fmt.Sprintf("delete the Service of member %d, which has left", a.Ordinal)
-}
-
-// MakesJob tells whether the action creates a Job.
-func MakesJob(a Action) bool {
-	switch a.(type) {
-	case CreateDrain, CreateMove, CreateWarm:
-		return true
-	}
-	return false
 }

@@ -169,9 +169,15 @@ func (a *RecordWarm) Notes() bool {
 	return a.Receipt == nil && !a.Record.Since.Equal(a.Before.Since) && a.Record.Result == a.Before.Result && a.Record.Jobs == a.Before.Jobs
 }
 
-func (a CreateWarm) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit()} }
-func (a RecordWarm) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a ClearWarm) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a CreateWarm) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), MakesJob: true}
+}
+func (a RecordWarm) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true, EndsJob: true}
+}
+func (a ClearWarm) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true, EndsJob: true}
+}
 
 func (a CreateWarm) String() string {
 	of := ""

@@ -40,7 +40,8 @@ func (r *run) startEmpty(ctx context.Context, a action.StartEmpty) error {
 	return r.annotatePod(ctx, &r.present.Pods[i], map[string]string{cachev1alpha1.AnnotationStepOut: text})
 }
 
-// openPartition lets all members have the template of a StatefulSet that stays without a Memcached, and be evicted.
+// openPartition is for a StatefulSet that stays without its Memcached: all its members get its template, and one
+// at a time may be evicted.
 func (r *run) openPartition(ctx context.Context, a action.OpenPartition) error {
 	set := r.present.StatefulSet
 	if set == nil || set.UID != a.UID {
@@ -65,7 +66,7 @@ func partition(a action.ApplyStatefulSet, d *templateDecision) int32 {
 	return a.Partition
 }
 
-// variant is another number for each size and partition.
+// variant is a number of its own for each pair of size and partition.
 func variant(a action.ApplyStatefulSet) int32 {
 	return a.Replicas + a.Partition*(cachev1alpha1.MaxSize+1)
 }

@@ -42,7 +42,7 @@ func (s *oneBudget) Delete(context.Context, client.Object, ...client.DeleteOptio
 	return nil
 }
 
-// TestAnUnwantedObjectGoesAlthoughAStrangerTookItsLabel, so that no cache has it. Where nothing changes, nothing is read.
+// TestAnUnwantedObjectGoesAlthoughAStrangerTookItsLabel, so that no cache has it. If nothing changes, nothing is read.
 func TestAnUnwantedObjectGoesAlthoughAStrangerTookItsLabel(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Size(3).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.PodDisruptionBudget.Enabled = ptr.To(false)

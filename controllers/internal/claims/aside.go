@@ -14,8 +14,8 @@ import (
 //	                      ──▶ CreateAside: that claim; Kubernetes binds the two
 //	                      ──▶ ReleaseClaim: the old claim goes
 //
-// At any time the volume names one of the two claims, and the one that it is bound to exists. So the volume's
-// reclaim policy never applies.
+// At any time the volume names one of the two claims. If the volume is bound to that claim, the claim
+// exists. So the volume's reclaim policy never applies.
 
 // MayReserve is asked before a volume is reserved for another claim: its claim is being deleted,
 // our finalizer keeps the claim, no pod uses it, and the volume is bound to no other claim.
@@ -177,8 +177,8 @@ func (d *decision) skipAside(aside *Claim) (DrainPhase, string, string) {
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
 }
 
-// skipFirst applies a person's skip of a deleted aside claim that has the volume to the claim that it took the
-// volume from, because that claim would wait for another skip. is tells whether there is such a claim.
+// skipFirst is for an aside claim that has the volume, was deleted, and was skipped by a person. skipFirst applies
+// the skip to the volume's first claim, too, which would wait for another skip. is tells whether there is one.
 func (d *decision) skipFirst() (is bool) {
 	d.anyOf(d.c, func(aside *Claim) bool {
 		if !aside.Aside || !aside.Deleting || aside.Request != Skip {

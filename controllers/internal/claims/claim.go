@@ -5,7 +5,7 @@
 //
 //	claim.go       the facts about one claim         facts.go       all claims, their Jobs and pods
 //	unit.go        the claims of one member          end.go         the owner or the namespace goes
-//	release.go     when a claim is released          aside.go       how a volume gets another claim
+//	mayrelease.go  when a claim is released          aside.go       how a volume gets another claim
 //	drain.go       Decide: each claim's next step    retry.go       what failed or was refused, and is tried again
 //	restored.go    marks that are another claim's
 package claims

@@ -124,10 +124,12 @@ type Obstruction struct {
 	Until    time.Time
 }
 
+func makesJob(a action.Action) bool { return action.KindOf(a).MakesJob }
+
 // Withdraw takes back the actions about the claim if they would be refused now.
 func (w *Work) Withdraw(f *Facts, c *Claim) (o Outcome, is bool) {
 	why, is := f.NoJobNow(c)
-	if !is || why.Vanished && !slices.ContainsFunc(w.Actions, action.MakesJob) {
+	if !is || why.Vanished && !slices.ContainsFunc(w.Actions, makesJob) {
 		return o, false
 	}
 	w.Actions = nil

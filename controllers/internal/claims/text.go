@@ -13,13 +13,13 @@ const MaxMessage = 1024
 // BoundMessage cuts a message to MaxMessage bytes, between two characters, and adds a mark.
 func BoundMessage(s string) string { return Bound(s, MaxMessage) }
 
-// Bound cuts a text to most bytes, between two characters, and adds a mark.
-func Bound(s string, most int) string {
+// Bound cuts a text to at most limit bytes, between two characters, and adds a mark.
+func Bound(s string, limit int) string {
 	const mark = "…"
-	if len(s) <= most {
+	if len(s) <= limit {
 		return s
 	}
-	return whole(s[:most-len(mark)]) + mark
+	return whole(s[:limit-len(mark)]) + mark
 }
 
 // whole drops invalid UTF-8: half a character at either end, or other bytes.
@@ -30,20 +30,20 @@ func whole(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// Contended says that another installation of the operator watches the namespace of an object of this kind,
-// which installation by manages.
-func Contended(kind, other, by string) string {
+// Contended says that two installations of the operator watch the namespace of an object of this kind. The
+// installation manager manages the object, and the installation other leaves it alone.
+func Contended(kind, other, manager string) string {
 	return fmt.Sprintf("installation %s of the operator watches this namespace, too, and leaves this %s to installation %s: "+
-		"limit one of them to other namespaces by --namespaces, or uninstall it", other, kind, by)
+		"limit one of them to other namespaces by --namespaces, or uninstall it", other, kind, manager)
 }
 
-// Tail is the last most bytes of a text, with a mark where it was cut.
-func Tail(s string, most int) string {
+// Tail is the end of a text, at most limit bytes, with a mark where it was cut.
+func Tail(s string, limit int) string {
 	const mark = "…"
-	if len(s) <= most {
+	if len(s) <= limit {
 		return whole(s)
 	}
-	return mark + whole(s[len(s)-most+len(mark):])
+	return mark + whole(s[len(s)-limit+len(mark):])
 }
 
 // Printable is the beginning of the text on one line, at most limit bytes.

@@ -45,9 +45,9 @@ func (r *Reader) observeCreation(ctx context.Context, o *State) {
 	if undeletes != nil {
 		asked = append(slices.Clone(owners), undeletes)
 	}
-	reasons, again := r.NotCreated.Why(ctx, r.Live, client.ObjectKeyFromObject(o.Cluster), asked, r.Clock.Now())
+	reasons, wait := r.NotCreated.Why(ctx, r.Live, client.ObjectKeyFromObject(o.Cluster), asked, r.Clock.Now())
 	o.NotEnded = read.NotEnded(undeletes, undeleted, reasons)
-	o.Waits.AtMost(again)
+	o.Waits.AtMost(wait)
 	for _, owner := range owners {
 		reason, claim := reasons[owner.UID], about[owner.UID]
 		switch {

@@ -40,8 +40,8 @@ func WarmRecord(c *cachev1alpha1.Memcached) action.WarmRecord {
 	return r
 }
 
-// warmAsked returns a person's request about the warming.
-func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request, again bool) {
+// warmAsked returns a person's request about the warming. repeats: the request is for another copy.
+func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request, repeats bool) {
 	switch asked = c.Annotations[cachev1alpha1.AnnotationWarm]; asked {
 	case cachev1alpha1.WarmSkip:
 		return asked, claims.Skip, false
@@ -75,8 +75,8 @@ func (r *Reader) observeWarm(ctx context.Context, o *State) error {
 	}
 	o.Warm = &Warm{}
 	record := WarmRecord(o.Cluster)
-	_, _, again := warmAsked(o.Cluster)
-	open := record.Result == action.WarmOpen || again
+	_, _, repeats := warmAsked(o.Cluster)
+	open := record.Result == action.WarmOpen || repeats
 	switch {
 	case !open && !spec.OnMiss:
 		return nil
@@ -181,7 +181,7 @@ func (o *State) planWarm() *plan.Warm {
 		return nil
 	}
 	w := &plan.Warm{Holder: claims.Claim{Name: o.Cluster.Name, UID: o.Cluster.UID, Attempts: read.Attempts(o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts])}}
-	w.Asked, w.Holder.MoveRequest, w.Again = warmAsked(o.Cluster)
+	w.Asked, w.Holder.MoveRequest, w.Repeats = warmAsked(o.Cluster)
 	if spec == nil {
 		w.Removed = true
 		return w

@@ -24,21 +24,21 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	if tier.All() {
 		scenes = 100_000
 	}
-	guarded, again := map[string]int{}, 0
+	guarded, refusedOnce := map[string]int{}, 0
 	for seed := range uint64(scenes) {
 		o := anyScene(rand.New(rand.NewPCG(seed, 0)))
 		if _, err := takeAll(o, guarded); err == nil {
 			continue
 		}
-		again++
+		refusedOnce++
 		if refused, err := takeAll(o, guarded); err != nil {
 			t.Fatalf("scene %d: %s is refused twice: %v\n%s", seed, refused, err, describe(o))
 		}
 	}
-	if again > max(1, scenes/10_000) {
-		t.Errorf("of %d plans, %d were refused at first", scenes, again)
+	if refusedOnce > max(1, scenes/10_000) {
+		t.Errorf("of %d plans, %d were refused at first", scenes, refusedOnce)
 	}
-	for _, kind := range []string{"mark", "list", "size", "drain", "place", "prepare", "begin", "warm"} {
+	for _, kind := range []string{"mark", "list", "size", "drain", "move", "prepare", "begin", "warm"} {
 		if guarded[kind] < scenes/1000 {
 			t.Errorf("%s: asked in %d scenes of %d", kind, guarded[kind], scenes)
 		}
@@ -90,7 +90,7 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 		if a.Prepared {
 			return "prepare", MayMove(o, a)
 		}
-		return "place", MayMove(o, a)
+		return "move", MayMove(o, a)
 	case action.BeginMove:
 		return "begin", MayBegin(o, a)
 	case action.CreateWarm:

@@ -56,7 +56,7 @@ func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 
 func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 	drain := func(changes ...func(*claims.Claim)) *scene { return at(2).left(2, changes...) }
-	again := []string{"apply the StatefulSet, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
+	retries := []string{"apply the StatefulSet, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
 	nothing := []string{"apply the StatefulSet, 2 replicas"}
 	const job = types.UID("job-uid-2")
 	for what, test := range map[string]struct {
@@ -66,22 +66,22 @@ func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 		wake    time.Time
 	}{
 		"not at once":              {drain().job(2, 2, unreachable).after(time.Second), nothing, "2 Failed SurvivorUnreachable", noon.Add(time.Minute)},
-		"after a minute":           {drain().job(2, 2, unreachable).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
-		"lost with its node":       {drain().job(2, 2, lost).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
-		"its receipt was lost":     {drain().job(2, 2, withoutWord).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
-		"survivors refuse items":   {drain().job(2, 2, failing(contract.ExitRejected, "ItemsRejected")).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
-		"interrupted":              {drain().job(2, 2, failing(contract.ExitFailed, "Interrupted")).after(time.Minute), again, "2 Waiting Retrying", time.Time{}},
+		"after a minute":           {drain().job(2, 2, unreachable).after(time.Minute), retries, "2 Waiting Retrying", time.Time{}},
+		"lost with its node":       {drain().job(2, 2, lost).after(time.Minute), retries, "2 Waiting Retrying", time.Time{}},
+		"its receipt was lost":     {drain().job(2, 2, withoutWord).after(time.Minute), retries, "2 Waiting Retrying", time.Time{}},
+		"survivors refuse items":   {drain().job(2, 2, failing(contract.ExitRejected, "ItemsRejected")).after(time.Minute), retries, "2 Waiting Retrying", time.Time{}},
+		"interrupted":              {drain().job(2, 2, failing(contract.ExitFailed, "Interrupted")).after(time.Minute), retries, "2 Waiting Retrying", time.Time{}},
 		"the volume is unreadable": {drain().job(2, 2, unreadableNow).after(time.Hour), nothing, "2 Failed SourceCorrupt", time.Time{}},
 		"the arguments are wrong":  {drain().job(2, 2, failing(contract.ExitUsage, "BadArguments")).after(time.Hour), nothing, "2 Failed BadArguments", time.Time{}},
 		"the second takes longer":  {drain(failedBefore(1, "an earlier one")).job(2, 2, unreachable).after(time.Minute), nothing, "2 Failed SurvivorUnreachable", noon.Add(2 * time.Minute)},
 		"but never more than half an hour": {drain(failedBefore(1000, "an earlier one")).job(2, 2, unreachable).after(29 * time.Minute), nothing,
 			"2 Failed SurvivorUnreachable", noon.Add(30 * time.Minute)},
 		"and never ends": {drain(failedBefore(1000, "an earlier one")).job(2, 2, unreachable).after(30 * time.Minute),
-			[]string{nothing[0], "count failure 1001 of claim data-2", again[2]}, "2 Waiting Retrying", time.Time{}},
+			[]string{nothing[0], "count failure 1001 of claim data-2", retries[2]}, "2 Waiting Retrying", time.Time{}},
 		"whatever is on the claim": {drain(failedBefore(math.MaxInt32, "an earlier one")).job(2, 2, unreachable).after(time.Second), nothing,
 			"2 Failed SurvivorUnreachable", noon.Add(30 * time.Minute)},
 		"counted once, should the operator die": {drain(failedBefore(1, job)).job(2, 2, unreachable).after(time.Second),
-			[]string{nothing[0], again[2]}, "2 Waiting Retrying", time.Time{}},
+			[]string{nothing[0], retries[2]}, "2 Waiting Retrying", time.Time{}},
 		"the failed Job is on its way out": {drain(failedBefore(1, job)).job(2, 2, unreachable, isGoing).after(time.Hour), nothing, "2 Waiting InTurn", time.Time{}},
 		"it is gone":                       {drain(failedBefore(1, job)).after(time.Hour), []string{nothing[0], "drain claim data-2 into 2 survivors"}, "2 Draining", time.Time{}},
 		"a person asks, at once": {drain(requested(claims.Retry)).job(2, 2, unreachable).after(time.Second),

@@ -23,14 +23,14 @@ type decisions struct {
 // decide makes all decisions for a cluster with storage.
 func decide(read *Observed) *decisions {
 	d := &decisions{}
-	var again claims.Work // wakes for decisions without writes
+	var wakes claims.Work // of decisions without writes
 	after, work := protect(read)
 	d.finalizers.Then(work)
 	o := look(read.having(after))
-	d.Size, again = decideSize(o)
-	d.WakeAt(again.Wake)
-	d.Step, again = decideStep(o, &d.Size)
-	d.WakeAt(again.Wake)
+	d.Size, wakes = decideSize(o)
+	d.WakeAt(wakes.Wake)
+	d.Step, wakes = decideStep(o, &d.Size)
+	d.WakeAt(wakes.Wake)
 	d.Told = decideList(o, d.Replicas, &d.Step)
 	if d.Record != d.From {
 		d.Size = d.untilMoved(look(o.at(d.Record)))
@@ -39,13 +39,13 @@ func decide(read *Observed) *decisions {
 
 	next := look(o.having(after).at(d.Record))
 	d.next = next
-	d.Told, again = d.prepare(next, d.Replicas)
-	d.WakeAt(again.Wake)
-	d.Told, again = d.tellRouters(next, d.Replicas)
-	d.WakeAt(again.Wake)
+	d.Told, wakes = d.prepare(next, d.Replicas)
+	d.WakeAt(wakes.Wake)
+	d.Told, wakes = d.tellRouters(next, d.Replicas)
+	d.WakeAt(wakes.Wake)
 	d.Told = d.holdList(next, d.Replicas)
-	d.Running, again = decideRunning(next, d.Replicas, &d.Told)
-	d.WakeAt(again.Wake)
+	d.Running, wakes = decideRunning(next, d.Replicas, &d.Told)
+	d.WakeAt(wakes.Wake)
 
 	d.addresses, d.retired = decideAddresses(next.Observed, d.Replicas, d.ListSize)
 	d.Growth, d.growth = decideGrowth(next.Observed)

@@ -227,7 +227,7 @@ func (w *walk) act(planned action.Action) bool {
 		w.Jobs = append(w.Jobs, claims.Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 		return true
 	case action.CreateMove:
-		w.Moves = append(w.Moves, claims.Job{Name: "place", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+		w.Moves = append(w.Moves, claims.Job{Name: "move", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
 		return true
 	case action.BeginMove:
 		changed := false

@@ -17,7 +17,7 @@ import (
 )
 
 // A cluster with spec.warmFrom is filled from another cache, which is only read. A Job adds each item at
-// the member where this cluster's clients look for it. What is copied is older than all that this cluster
+// the member where this cluster's clients look for it. Copied items are older than all that this cluster
 // has: a member's own items and those on its volumes come first, in the order of order.go. So a warming
 // begins when no item has to be moved or drained, and its Job ends when one has to be. While the Job
 // copies, the size and the list wait for it. While it doesn't (its pod can't start, its source is away,
@@ -175,7 +175,7 @@ func (v *view) beginWarm(from *Warm, s WarmState, target string, size *Size, w *
 		return s.is(WarmWaits, claims.InTurn, why)
 	}
 	var work claims.Work
-	if from.Holder.MoveRequest == claims.Retry && !from.Again {
+	if from.Holder.MoveRequest == claims.Retry && !from.Repeats {
 		work.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 	}
 	work.Do(action.CreateWarm{Claim: from.Holder.Ref(), Target: target, Members: v.Record.Ring.Size, Volume: from.Volume,
@@ -196,7 +196,7 @@ func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 	holder := from.Holder.Ref()
 	clear := action.ClearWarm{Claim: holder, Answers: from.Asked}
 	a := claims.Attempt{
-		What: "warming", Claim: &from.Holder, Job: job, Retry: from.Holder.MoveRequest == claims.Retry && !from.Again, Clear: []action.Action{clear},
+		What: "warming", Claim: &from.Holder, Job: job, Retry: from.Holder.MoveRequest == claims.Retry && !from.Repeats, Clear: []action.Action{clear},
 		WayOut: "see the Job's log, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry, or =skip to go on with what was copied",
 	}
 	if job.State != claims.JobActive {

@@ -101,7 +101,7 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"it is warm":                           {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
 		"a word that comes too late":           {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
 		"a word about no source":               {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
-		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
+		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Repeats, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
 		"a person skips it":                    {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
 		"it failed":                            {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
 		"it failed a minute ago": {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).with(func(o *Observed) { o.Now = o.Now.Add(time.Minute) }),
@@ -246,7 +246,7 @@ func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// What the claims have is counted, claim by claim, before the first one is copied, for the ring of that moment.
+// The items of all claims are counted, claim by claim, before the first claim is copied, for the ring of that moment.
 func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
 	claim := func(name string) WarmClaim {
@@ -294,7 +294,7 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 	if c := creates(s); c.Volume.Name != "a" || c.Counts || c.Resume != "uid-cache/uid-a/0" || c.Before.Jobs != 0 {
 		t.Errorf("third: %+v", c)
 	}
-	// Another ring has other needs. What was counted of other claims doesn't count.
+	// Another ring has other needs. Counts of other claims are not used.
 	other := s.o.Warm.Record
 	other.Ring = "other"
 	s.o.Warm.Record = other
@@ -354,7 +354,9 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 			[]string{"delete Job warm: the source is given up", "record the warming by ring : GivenUp"}, WarmEnded},
 		"it copies":     {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob().copies(), nil, WarmRuns},
 		"it hibernates": {away(since(time.Minute)).wanted(0), []string{"note since when"}, WarmWaits},
-		"another copy":  {away(since(patience), func(w *Warm) { w.Again, w.Asked, w.Record.Result, w.Record.Jobs = true, "again", action.WarmCopied, 1 }), []string{"record the warming by ring : Warm"}, WarmEnded},
+		"another copy": {away(since(patience), func(w *Warm) {
+			w.Repeats, w.Asked, w.Record.Result, w.Record.Jobs = true, "again", action.WarmCopied, 1
+		}), []string{"record the warming by ring : Warm"}, WarmEnded},
 		"it was given up": {away(func(w *Warm) {
 			w.Record = action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
 		}), nil, WarmEnded},

@@ -17,9 +17,9 @@ type Warm struct {
 	// Holder stands for the Memcached, which carries the facts about its warming: the failed attempts, and a
 	// person's request.
 	Holder claims.Claim
-	// Asked is the text of the person's request; empty for none. Again: the request is for another copy.
-	Asked string
-	Again bool
+	// Asked is the text of the person's request; empty for none. Repeats: the request is for another copy.
+	Asked   string
+	Repeats bool
 	// Removed: the spec has no source any more, and what a person asked for is left.
 	Removed bool
 	// Source names the source in the record. Made is a hash of all that the next Job is made of.
@@ -102,7 +102,7 @@ func (w *Warm) resume() string {
 }
 
 // open tells whether there is something to copy.
-func (w *Warm) open() bool { return w.Record.Result == action.WarmOpen || w.Again }
+func (w *Warm) open() bool { return w.Record.Result == action.WarmOpen || w.Repeats }
 
 // ClaimHash names a claim of the source in the record.
 func ClaimHash(claim types.UID) string {

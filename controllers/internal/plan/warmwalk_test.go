@@ -40,7 +40,7 @@ func (w *walk) warmsFrom() {
 func (w *walk) actOnWarming(planned action.Action) (changed, known bool) {
 	answered := func(answers string) {
 		if w.Warm != nil && answers != "" && w.Warm.Asked == answers {
-			w.Warm.Asked, w.Warm.Again, w.Warm.Holder.MoveRequest = "", false, claims.NoRequest
+			w.Warm.Asked, w.Warm.Repeats, w.Warm.Holder.MoveRequest = "", false, claims.NoRequest
 		}
 	}
 	switch a := planned.(type) {
@@ -135,7 +135,7 @@ func (w *walk) warmDeeds(add func(string, func())) {
 	add("removes the source", func() { w.Warm = nil })
 	for _, word := range []string{"again", "retry", "skip"} {
 		add("says "+word+" of the warming", func() {
-			w.Warm.Asked, w.Warm.Again = word, word == "again"
+			w.Warm.Asked, w.Warm.Repeats = word, word == "again"
 			w.Warm.Holder.MoveRequest = map[string]claims.Request{"again": claims.NoRequest, "retry": claims.Retry, "skip": claims.Skip}[word]
 		})
 	}

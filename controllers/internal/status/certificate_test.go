@@ -27,7 +27,7 @@ func TestStatusSaysHowTheCertificateStands(t *testing.T) {
 		status           metav1.ConditionStatus
 		reason, degraded string
 		says             string
-		again            time.Duration
+		dueIn            time.Duration
 	}{
 		"it is valid":                {certified(ends("cache-0", 30*day), ends("cache-1", 60*day)), "", "", "Healthy", "", 23 * day},
 		"it ends within a week":      {certified(ends("cache-0", 30*day), ends("cache-1", 6*day)), "False", "CertificateEnds", "Healthy", "pod cache-1", 6 * day},
@@ -46,8 +46,8 @@ func TestStatusSaysHowTheCertificateStands(t *testing.T) {
 			if d := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded); d.Reason != test.degraded {
 				t.Errorf("Degraded: %s: %s", d.Reason, d.Message)
 			}
-			if test.again != 0 && test.in.DueIn() != test.again {
-				t.Errorf("again after %s, want %s", test.in.DueIn(), test.again)
+			if test.dueIn != 0 && test.in.DueIn() != test.dueIn {
+				t.Errorf("again after %s, want %s", test.in.DueIn(), test.dueIn)
 			}
 		})
 	}

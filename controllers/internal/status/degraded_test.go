@@ -148,7 +148,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		in      *Input
 		reason  string
 		message string
-		again   time.Duration
+		dueIn   time.Duration
 	}{
 		"memcached's words":              {input(2).with(member(1, loop(words))), "CrashLoop", "pod cache-1, container memcached: it ends again and again: exit code 64: drainer: the volume is empty; max memory must be at least 39 megabytes", 0},
 		"the supervisor's words":         {input(2).with(member(1, loop(`{"reason":"Other","message":"no room"}`))), "CrashLoop", "exit code 64: no room", 0},
@@ -259,8 +259,8 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 					t.Errorf("phase %s, ready %+v", s.Phase, ready)
 				}
 			}
-			if test.reason == "Healthy" && test.in.DueIn() != test.again || test.again != 0 && test.in.DueIn() != test.again {
-				t.Errorf("it is due again in %s, want %s", test.in.DueIn(), test.again)
+			if test.reason == "Healthy" && test.in.DueIn() != test.dueIn || test.dueIn != 0 && test.in.DueIn() != test.dueIn {
+				t.Errorf("it is due again in %s, want %s", test.in.DueIn(), test.dueIn)
 			}
 		})
 	}

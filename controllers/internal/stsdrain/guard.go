@@ -128,6 +128,6 @@ func MayHandOver(live *Observed, claim types.UID) error {
 // Uses tells whether a member that is wanted, or that runs, uses the claim again, or may have done so after
 // its drain (claims.MayRelease). Uses needs Set and the member's pod.
 func Uses(live *Observed, c *claims.Claim) bool {
-	again := c.Receipt != nil && live.changedSince(c, c.Receipt.SetVersion)
-	return !c.Aside && (live.wanted().Has(c.Ordinal) || live.MemberExists(c) || again)
+	changed := c.Receipt != nil && live.changedSince(c, c.Receipt.SetVersion)
+	return !c.Aside && (live.wanted().Has(c.Ordinal) || live.MemberExists(c) || changed)
 }

@@ -87,7 +87,7 @@ var (
 		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,
-		// Those of a member without a volume.
+		// Annotations of a member without a volume.
 		cachev1alpha1.AnnotationLeaving:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationLeft:         cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationPolicy:       cachev1alpha1.MaxAnnotation,

@@ -42,8 +42,8 @@ func Fake(tb testing.TB, answer func(line string) string) *Server {
 
 // say sends an answer, and tells whether the connection takes more.
 func say(conn net.Conn, answer string) bool {
-	text, again := strings.CutPrefix(answer, Endless)
-	if !again {
+	text, endless := strings.CutPrefix(answer, Endless)
+	if !endless {
 		_, err := io.WriteString(conn, text)
 		return err == nil
 	}

@@ -314,7 +314,7 @@ func (p *Population) movePage() {
 	waitForMoves(do, 3*time.Second)
 }
 
-// Expected asks the server itself for every key that can be there. Those that were stored for a second must
+// Expected asks the server itself for every key that can be there. Items that were stored for a second must
 // have expired.
 func (p *Population) Expected() map[string]Held {
 	p.tb.Helper()

@@ -42,12 +42,12 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 	return fd, nil
 }
 
-// lastWords bounds how long a peer may still send when our side is closed. A loop that has its own bound closes its end
-// of the pair, and what is sent after that ends it.
+// lastWords bounds how long a peer may still send when our side is closed. A loop with a shorter bound closes its end of
+// the pair: then the peer's next bytes end the wait.
 const lastWords = 2 * time.Second
 
-// HalfClose closes our side of a connection whose loop has closed its side. HalfClose waits until the peer has closed its
-// own, too, which over tells, or for lastWords. near is our end of the pair.
+// HalfClose closes our side of a connection whose loop has closed its side. HalfClose waits until over is closed,
+// because the peer has closed its side, too, or for lastWords. near is our end of the pair.
 func HalfClose(conn net.Conn, near *net.UnixConn, over <-chan struct{}) {
 	half, can := conn.(interface{ CloseWrite() error })
 	if !can || closed(near) || half.CloseWrite() != nil {

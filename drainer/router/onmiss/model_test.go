@@ -8,7 +8,7 @@ import (
 // The model has one key: two routers that fetch it from the source, two writes by other routers, and the member, which
 // may evict the item. Each step is one command; between two steps anything else may happen.
 
-// What the member has for the key.
+// The member's item for the key.
 const (
 	nothing  = iota
 	outdated // the source's value

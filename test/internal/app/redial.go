@@ -16,8 +16,8 @@ import (
 // answer, the application would notice: an incr counts twice, and a second add or delete is refused.
 type redialer struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// again is how many requests were sent again.
-	again atomic.Int64
+	// resent is how many requests were sent again.
+	resent atomic.Int64
 }
 
 // attempts is how often one request is sent at most.
@@ -83,7 +83,7 @@ func (c *redialed) sendAgain() error {
 	}
 	_ = c.Close()
 	c.Conn = conn
-	c.again.Add(1)
+	c.resent.Add(1)
 	if err := conn.SetDeadline(c.deadline); err != nil {
 		return err
 	}

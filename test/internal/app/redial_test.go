@@ -19,7 +19,7 @@ func TestARequestIsSentAgain(t *testing.T) {
 		// is set when another request has come.
 		answers [][]string
 		late    bool
-		again   int64
+		resent  int64
 		fails   bool
 	}{
 		"closed when idle":             {[][]string{{"1\r\n"}, {"2\r\n"}}, false, 1, false},
@@ -40,8 +40,8 @@ func TestARequestIsSentAgain(t *testing.T) {
 			if failed := err != nil; failed != test.fails || !failed && n != 2 {
 				t.Errorf("the second is %d, %v", n, err)
 			}
-			if got := r.again.Load(); got != test.again {
-				t.Errorf("%d requests were sent again, want %d", got, test.again)
+			if got := r.resent.Load(); got != test.resent {
+				t.Errorf("%d requests were sent again, want %d", got, test.resent)
 			}
 		})
 	}

@@ -23,8 +23,8 @@ type Steady struct {
 	// Misses counts keys that should be there, Old values that are not the last one, Undone values that were
 	// deleted.
 	Misses, Old, Undone, Errors int64
-	// Again is how many requests were sent again; see StartRedialing.
-	Again int64
+	// Resent is how many requests were sent again; see StartRedialing.
+	Resent int64
 	// Slowest is how long the slowest request took.
 	Slowest time.Duration
 	// Examples are wrong answers, ten at most.
@@ -57,7 +57,7 @@ func StartRedialing(dialer meta.Dialer, address string) (stop func() Steady) {
 	end := startSteady(r.DialContext, address)
 	return func() Steady {
 		saw := end()
-		saw.Again = r.again.Load()
+		saw.Resent = r.resent.Load()
 		return saw
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// again is how soon the player looks again at something that it doesn't watch.
-const again = 25 * time.Millisecond
+// lookInterval is how soon the player looks again at something that it doesn't watch.
+const lookInterval = 25 * time.Millisecond
 
 func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var pod corev1.Pod
@@ -36,7 +36,7 @@ func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 	case pod.Spec.NodeName == "":
 		return p.schedule(ctx, &pod)
 	case pod.Status.Phase == corev1.PodPending && p.holds(&pod):
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	case pod.Status.Phase == corev1.PodPending:
 		return ctrl.Result{}, p.run(ctx, &pod)
 	case isDrainer(&pod) && drainerEnded(&pod):
@@ -59,14 +59,14 @@ func (p *Player) schedule(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 				return ctrl.Result{}, err
 			}
 			if err != nil || claim.DeletionTimestamp != nil {
-				return ctrl.Result{RequeueAfter: again}, nil
+				return ctrl.Result{RequeueAfter: lookInterval}, nil
 			}
 			if claim.Status.Phase != corev1.ClaimBound {
-				return ctrl.Result{RequeueAfter: again}, p.selectNode(ctx, &claim)
+				return ctrl.Result{RequeueAfter: lookInterval}, p.selectNode(ctx, &claim)
 			}
 			if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
 				if used, err := p.isUsed(ctx, pod, name); err != nil || used {
-					return ctrl.Result{RequeueAfter: again}, err
+					return ctrl.Result{RequeueAfter: lookInterval}, err
 				}
 			}
 		}
@@ -126,7 +126,7 @@ func (p *Player) warmUp(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	case isReady(pod):
 		ready = corev1.ConditionFalse
 	case p.keepsUnready(pod):
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	}
 	setReady(pod, ready)
 	return ctrl.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
@@ -157,10 +157,10 @@ func (p *Player) afflict(ctx context.Context, pod *corev1.Pod) (ctrl.Result, err
 		how(&pod.Status)
 	}
 	if equality.Semantic.DeepEqual(before.Status, pod.Status) {
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	}
 	err := p.client.Status().Patch(ctx, pod, client.MergeFrom(before))
-	return ctrl.Result{RequeueAfter: again}, client.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: lookInterval}, client.IgnoreNotFound(err)
 }
 
 func (p *Player) keepsUnready(pod *corev1.Pod) bool {
@@ -268,7 +268,7 @@ func (p *Player) end(ctx context.Context, pod *corev1.Pod, exitCode int32, messa
 // terminate ends the pod's containers, then lets the pod go.
 func (p *Player) terminate(ctx context.Context, pod *corev1.Pod, ended bool) (ctrl.Result, error) {
 	if !isDrainer(pod) && p.lingers(pod.Namespace) {
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	}
 	if !ended {
 		const sigterm = 143

@@ -96,14 +96,14 @@ func isDrainer(pod *corev1.Pod) bool {
 
 func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if waits(pod) {
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	}
 	p.mu.Lock()
 	script := p.stage(pod.Namespace).script
 	p.mu.Unlock()
 	switch act := script(drainerOf(pod)); {
 	case act.Wait:
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	case act.Vanish:
 		return ctrl.Result{}, p.remove(ctx, pod)
 	default:

@@ -55,7 +55,7 @@ func (p *Player) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		return ctrl.Result{}, nil
 	}
 	if p.fixes(claim.Namespace) {
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: lookInterval}, nil
 	}
 	volume := &corev1.PersistentVolume{}
 	if err := p.client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {

@@ -134,7 +134,7 @@ type MissingPods struct {
 // read at once.
 func (p *MissingPods) Why(
 	ctx context.Context, live client.Reader, cluster client.ObjectKey, owners []*PodOwner, now time.Time,
-) (reasons map[types.UID]Lack, again time.Duration) {
+) (reasons map[types.UID]Lack, wait time.Duration) {
 	known, looks := p.remember(cluster, owners, now), 0
 	reasons = map[types.UID]Lack{}
 	for _, owner := range owners {
@@ -146,12 +146,12 @@ func (p *MissingPods) Why(
 			p.learn(cluster, owner.id(), l)
 			looks++
 		}
-		if again == 0 || next < again {
-			again = next
+		if wait == 0 || next < wait {
+			wait = next
 		}
 		reasons[owner.id()] = l.Lack
 	}
-	return reasons, again
+	return reasons, wait
 }
 
 // Forget forgets an owner that is gone.

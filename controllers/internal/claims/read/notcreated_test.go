@@ -88,7 +88,7 @@ func TestEventsAreReadWhenAPodIsMissingForAWhile(t *testing.T) {
 		owners []*PodOwner
 		after  time.Duration
 		asked  int
-		again  time.Duration
+		wait   time.Duration
 		known  int
 	}{
 		{"none is missing", nil, 0, 0, 0, 0},
@@ -100,16 +100,16 @@ func TestEventsAreReadWhenAPodIsMissingForAWhile(t *testing.T) {
 		{"once more", owners[:1], missingAfter + lookInterval, 1, lookInterval, 1},
 	} {
 		live.asked = 0
-		reasons, again := p.Why(t.Context(), live, cluster, step.owners, began.Add(step.after))
+		reasons, wait := p.Why(t.Context(), live, cluster, step.owners, began.Add(step.after))
 		known := 0
 		for _, r := range reasons {
 			if r.Why == "exceeded quota" && r.Since.Equal(began) {
 				known++
 			}
 		}
-		if live.asked != step.asked || again != step.again || known != step.known {
+		if live.asked != step.asked || wait != step.wait || known != step.known {
 			t.Errorf("%s: asked %d times, %d are known, again after %s; want %d, %d, %s",
-				step.name, live.asked, known, again, step.asked, step.known, step.again)
+				step.name, live.asked, known, wait, step.asked, step.known, step.wait)
 		}
 	}
 }

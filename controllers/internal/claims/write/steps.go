@@ -71,21 +71,13 @@ func (s *Steps) take(ctx context.Context, step action.Action) error {
 		s.Before(step)
 	}
 	err := s.Take(Because(ctx, step.String()), step)
-	if err == nil {
-		s.noteEnd(step)
+	if kind := action.KindOf(step); err == nil && kind.EndsJob {
+		s.Obstructed.Ended(s.Owner, kind.Claim)
 	}
 	if s.After != nil {
 		s.After(step, err)
 	}
 	return err
-}
-
-// noteEnd notes that the operator knows how the Job of a claim has ended, or has ended it.
-func (s *Steps) noteEnd(step action.Action) {
-	switch step.(type) {
-	case action.DeleteJob, action.ClearRetry, action.ClearMoveRetry, action.RecordMoved, action.RecordWarm, action.ClearWarm, action.ReleaseClaim:
-		s.Obstructed.Ended(s.Owner, action.KindOf(step).Claim)
-	}
 }
 
 // obstructedFor is how long no step about a claim is tried again after one was refused.

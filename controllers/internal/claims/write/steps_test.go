@@ -1,16 +1,46 @@
 package write
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/remembered"
 )
+
+// A step of a kind that ends a Job forgets how many Jobs in a row the claim had, if it succeeds.
+func TestAStepThatEndsAJobForgetsTheCountOfJobs(t *testing.T) {
+	owner, ref := client.ObjectKey{Namespace: "shop", Name: "cache"}, action.ClaimRef{UID: "uid-2"}
+	for what, test := range map[string]struct {
+		step action.Action
+		err  error
+		want int32
+	}{
+		"it ends the Job":           {action.DeleteJob{ClaimUID: ref.UID}, nil, 0},
+		"it fails":                  {action.DeleteJob{ClaimUID: ref.UID}, errors.New("timeout"), 1},
+		"it leaves the Job":         {action.CountFailure{Claim: ref}, nil, 1},
+		"it is about another claim": {action.DeleteJob{ClaimUID: "uid-3"}, nil, 1},
+	} {
+		obstructed, now := &remembered.Obstructions{}, time.Unix(1000, 0)
+		obstructed.Made(owner, ref.UID, now)
+		steps := Steps{Owner: owner, Obstructed: obstructed, Now: now, Take: func(context.Context, action.Action) error { return test.err }}
+		if err := steps.InOrder(t.Context(), []action.Action{test.step}); !errors.Is(err, test.err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got, _ := obstructed.MadeBefore(owner, ref.UID); got != test.want {
+			t.Errorf("%s: %d Jobs are counted, want %d", what, got, test.want)
+		}
+	}
+}
 
 func TestAFailureIsHeardOverARefusal(t *testing.T) {
 	failure, refusal := errors.New("refused connection"), read.Refuse("the cache is stale")

@@ -28,7 +28,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
-// Rules are the decisions that differ between the controllers. Those that read live are asked right before a
+// Rules are the decisions that differ between the controllers. Rules that read live are asked right before a
 // step; a refusal is a read.ErrRefused.
 type Rules interface {
 	// Terms reads live the owner's settings for its claims.

@@ -76,8 +76,8 @@ func (a *Applier) Apply(ctx context.Context, s *observe.State, p *stsdrain.Plan,
 			}
 		},
 		After: func(step action.Action, err error) {
-			_, drains := step.(action.CreateDrain) // spec.parallelism counts this Job, too
-			if err != nil || drains || action.KindOf(step).ReadsAgain {
+			kind := action.KindOf(step)
+			if err != nil || kind.ReadsAgain || kind.MakesJob { // spec.parallelism counts the new Job, too
 				r.view = nil
 			}
 		},

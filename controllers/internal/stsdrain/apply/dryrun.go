@@ -46,7 +46,7 @@ const (
 
 // Check returns why the API server refuses the template's Jobs, in its words, and when to check again if
 // nothing changes; zero if that isn't needed. An error says that the API server could not be asked now.
-func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, now time.Time) (refused string, again time.Duration, err error) {
+func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, now time.Time) (refused string, wait time.Duration, err error) {
 	job, err := stsdrain.SampleJob(owner, set)
 	if err != nil {
 		return err.Error(), 0, nil // the template or the StatefulSet must change

@@ -51,32 +51,32 @@ func TestATemplateIsCheckedOnceAndARefusedOneAgain(t *testing.T) {
 	server := &answers{}
 	check := func(why string, asked int) time.Duration {
 		t.Helper()
-		refused, again, err := runs.Check(t.Context(), server, d, set, now)
+		refused, wait, err := runs.Check(t.Context(), server, d, set, now)
 		if err != nil || refused != why || server.asked != asked {
 			t.Fatalf("%q, asked %d times, %v; want %q, asked %d times", refused, server.asked, err, why, asked)
 		}
-		return again
+		return wait
 	}
-	if again := check("", 1); again != 0 {
-		t.Errorf("a template that is taken is checked again in %s", again)
+	if wait := check("", 1); wait != 0 {
+		t.Errorf("a template that is taken is checked again in %s", wait)
 	}
 	check("", 1)
 	d.Spec.Template.Spec.Raw = []byte(`{"containers":[{"name":"drain","image":"b"}]}`)
 	server.err = apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "x", errors.New("a quota"))
 	why := `jobs.batch "x" is forbidden: a quota`
-	if again := check(why, 2); again != dryRunFirst {
-		t.Errorf("it is asked again in %s", again)
+	if wait := check(why, 2); wait != dryRunFirst {
+		t.Errorf("it is asked again in %s", wait)
 	}
 	check(why, 2)
 	now = now.Add(dryRunFirst)
 	check(why, 3)
 	now = now.Add(time.Minute)
-	if again := check(why, 4); again <= dryRunFirst || again > dryRunLast {
-		t.Errorf("it is asked again in %s", again)
+	if wait := check(why, 4); wait <= dryRunFirst || wait > dryRunLast {
+		t.Errorf("it is asked again in %s", wait)
 	}
 	now = now.Add(24 * time.Hour)
-	if again := check(why, 5); again != dryRunLast {
-		t.Errorf("it is asked again in %s, want %s at most", again, dryRunLast)
+	if wait := check(why, 5); wait != dryRunLast {
+		t.Errorf("it is asked again in %s, want %s at most", wait, dryRunLast)
 	}
 	server.err = nil
 	now = now.Add(dryRunLast)
@@ -107,8 +107,8 @@ func TestAnAnswerThatIsNoneChangesNothing(t *testing.T) {
 	}
 	d.Spec.Template.Metadata.Labels = map[string]string{"app": "queue"}
 	server.asked = 0
-	if refused, again, err := runs.Check(t.Context(), server, d, set, now); err != nil || refused == "" || again != 0 || server.asked != 0 {
-		t.Errorf("labels of members: %q, again in %s, asked %d times, %v", refused, again, server.asked, err)
+	if refused, wait, err := runs.Check(t.Context(), server, d, set, now); err != nil || refused == "" || wait != 0 || server.asked != 0 {
+		t.Errorf("labels of members: %q, again in %s, asked %d times, %v", refused, wait, server.asked, err)
 	}
 }
 
@@ -119,9 +119,9 @@ func TestAnAPIServerThatDoesNotAnswerIsAskedAfterGrowingPauses(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	server := &answers{err: apierrors.NewInternalError(errors.New("failed calling webhook"))}
 	for now := begin; now.Before(begin.Add(time.Hour)); now = now.Add(time.Second) {
-		refused, again, _ := runs.Check(t.Context(), server, d, set, now)
-		if refused != "" || again <= 0 || again > dryRunLast {
-			t.Fatalf("%q, again in %s", refused, again)
+		refused, wait, _ := runs.Check(t.Context(), server, d, set, now)
+		if refused != "" || wait <= 0 || wait > dryRunLast {
+			t.Fatalf("%q, again in %s", refused, wait)
 		}
 	}
 	const most = 20
@@ -129,8 +129,8 @@ func TestAnAPIServerThatDoesNotAnswerIsAskedAfterGrowingPauses(t *testing.T) {
 		t.Errorf("asked %d times in an hour", server.asked)
 	}
 	server.err = nil
-	if refused, again, err := runs.Check(t.Context(), server, d, set, begin.Add(2*time.Hour)); err != nil || refused != "" || again != 0 {
-		t.Errorf("%q, again in %s, %v", refused, again, err)
+	if refused, wait, err := runs.Check(t.Context(), server, d, set, begin.Add(2*time.Hour)); err != nil || refused != "" || wait != 0 {
+		t.Errorf("%q, again in %s, %v", refused, wait, err)
 	}
 }
 

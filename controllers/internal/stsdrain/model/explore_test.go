@@ -33,10 +33,10 @@ type Options struct {
 	policies bool
 	// unprotected: the StatefulSetDrain is new.
 	unprotected bool
-	// least is the smallest number of members that people want. onlyScale: people only scale. onlyAgain: they scale, delete
+	// least is the smallest number of members that people want. onlyScale: people only scale. onlyRemakes: they scale, delete
 	// the StatefulSetDrain, make it again, and retry. onlyBack: they scale, bring claims back from a backup, and retry.
-	least                          int32
-	onlyScale, onlyAgain, onlyBack bool
+	least                            int32
+	onlyScale, onlyRemakes, onlyBack bool
 	// skips: with onlyBack, they skip and delete claims, too.
 	skips bool
 	// budget is how many deeds, faults and races one history has at most.

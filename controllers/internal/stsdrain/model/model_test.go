@@ -41,7 +41,7 @@ func explorations() map[string]Options {
 		"two deeds":                                                   {templates: one, budget: budget{deeds: 2}},
 		"two scalings, a race, one stays":                             {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 2, races: 1}},
 		"four scalings, one stays":                                    {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 4}},
-		"a StatefulSetDrain is made again, four deeds":                {templates: one, least: 1, onlyAgain: true, budget: budget{deeds: 4}},
+		"a StatefulSetDrain is made again, four deeds":                {templates: one, least: 1, onlyRemakes: true, budget: budget{deeds: 4}},
 		"claims come back from a backup, four deeds":                  {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 4}},
 		"two claims come back from a backup, three deeds":             {templates: two, least: 1, onlyBack: true, budget: budget{deeds: 3}},
 		"claims come back from a backup, three deeds, a fault":        {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 3, faults: 1}},

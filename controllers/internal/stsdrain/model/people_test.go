@@ -58,7 +58,7 @@ func (m *model) people(s *state) (all []event) {
 	if drain != nil && drain.DeletionTimestamp == nil {
 		all = append(all, event{"a person deletes the StatefulSetDrain", func(to *state) { to.remove(drain) }})
 	}
-	if m.onlyAgain {
+	if m.onlyRemakes {
 		for _, c := range s.claims() {
 			if c.Annotations[cachev1alpha1.AnnotationDrain] == "" && !strings.HasSuffix(c.Name, "-0") {
 				all = append(all, requested(c, cachev1alpha1.DrainRetry))

@@ -73,17 +73,17 @@ func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentV
 		}
 	}
 	// A volume is set aside once, unless the claim that took it over, or one of its unit, is deleted.
-	again := map[int32]bool{}
+	deleted := map[int32]bool{}
 	for i := range pvcs {
 		c, ok := s.Reader.Claim(&pvcs[i])
-		again[c.Ordinal] = again[c.Ordinal] || ok && c.Aside && c.Deleting
+		deleted[c.Ordinal] = deleted[c.Ordinal] || ok && c.Aside && c.Deleting
 	}
 	for i := range pvcs {
 		c, ok := s.Reader.Claim(&pvcs[i])
 		if !ok {
 			continue
 		}
-		if c.Volume != "" && (c.Deleting || !c.LeavingSince.IsZero() && (!c.Aside || again[c.Ordinal])) {
+		if c.Volume != "" && (c.Deleting || !c.LeavingSince.IsZero() && (!c.Aside || deleted[c.Ordinal])) {
 			if c.Where, err = s.Reader.Where(ctx, &pvcs[i], &c); err != nil {
 				return err
 			}

@@ -191,7 +191,7 @@ func (r *Reader) drainers(ctx context.Context, s *State) {
 	if undeletes != nil {
 		asked = append(slices.Clone(owners), undeletes)
 	}
-	reasons, again := r.NotCreated.Why(ctx, r.Live, key, asked, s.Now)
+	reasons, wait := r.NotCreated.Why(ctx, r.Live, key, asked, s.Now)
 	s.NotEnded = read.NotEnded(undeletes, undeleted, reasons)
 	refused := map[types.UID]claims.Wait{}
 	for _, owner := range owners {
@@ -202,7 +202,7 @@ func (r *Reader) drainers(ctx context.Context, s *State) {
 		}
 	}
 	s.Waits = s.Reader.DrainerWaits(s.Jobs, refused, s.Now)
-	s.AtMost(again)
+	s.AtMost(wait)
 	s.AtMost(read.DrainerStarts(s.Jobs.Pods, s.Now))
 }
 
