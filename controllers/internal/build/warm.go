@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -119,6 +120,53 @@ func WarmFromMemcached(source *cachev1alpha1.Memcached) *From {
 		f.Auth = source.Spec.Auth.SecretName
 	}
 	return f
+}
+
+// OnMissOf is how routers reach the source that they ask for missed keys; nil if they ask none, or not members of this
+// Memcached.
+func OnMissOf(source *cachev1alpha1.Memcached, routers *appsv1.Deployment) *From {
+	if routers == nil {
+		return nil
+	}
+	f, pod := &From{}, &routers.Spec.Template.Spec
+	for i := range pod.Containers {
+		if pod.Containers[i].Name != ContainerRouter {
+			continue
+		}
+		for _, arg := range pod.Containers[i].Command {
+			flag, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			if to := map[string]*string{contract.FlagOnMiss: &f.From, contract.FlagOnMissClient: &f.Client, contract.FlagOnMissKeyPrefix: &f.KeyPrefix}[flag]; to != nil {
+				*to = value
+			}
+		}
+	}
+	servers, asks := strings.CutPrefix(f.From, contract.FromMemcached)
+	if !asks || !ourServers(source, strings.Split(servers, ",")) {
+		return nil
+	}
+	for i := range pod.Volumes {
+		if v := &pod.Volumes[i]; v.Name == sourceVolume && v.Projected != nil {
+			f.readSecrets(v.Projected.Sources)
+		}
+	}
+	return f
+}
+
+// readSecrets is the inverse of secrets.
+func (f *From) readSecrets(sources []corev1.VolumeProjection) {
+	for _, s := range sources {
+		if s.Secret == nil {
+			continue
+		}
+		for _, item := range s.Secret.Items {
+			switch path.Dir(item.Path) {
+			case path.Base(sourceTLS):
+				f.TLS, f.TLSKeys = s.Secret.Name, append(f.TLSKeys, item.Key)
+			case path.Base(sourceAuth):
+				f.Auth = s.Secret.Name
+			}
+		}
+	}
 }
 
 // connection is how to connect to the source.

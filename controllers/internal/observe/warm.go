@@ -22,7 +22,8 @@ import (
 
 // Warm has the known facts about the source of spec.warmFrom.
 type Warm struct {
-	// From is how the source is reached; nil if the source is claims, or is not there.
+	// From is how the source is reached; nil if the source is claims, or is not known. If it is not there, routers may know
+	// it yet.
 	From *build.From
 	// NotThere says why the source can't be read now.
 	NotThere string
@@ -109,6 +110,7 @@ func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action
 	selector, err := metav1.LabelSelectorAsSelector(&o.Cluster.Spec.WarmFrom.Volumes.Selector)
 	if err != nil {
 		o.Warm.NotThere = fmt.Sprintf("warmFrom.volumes.selector: %v", err)
+			o.Warm.From = build.OnMissOf(source, o.Routers.Deployment) // routers are not rolled out for a moment
 		return nil
 	}
 	var list corev1.PersistentVolumeClaimList
