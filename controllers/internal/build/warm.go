@@ -255,6 +255,9 @@ func WarmJob(c *cachev1alpha1.Memcached, o Options, p Warm) *batchv1.Job {
 		Transfer:     transferArgs(c, p.Ports, ring.Source(c.UID, p.Target), RingOf(c, p.Members)),
 	}
 	args.Scratch, args.SkipExpiringWithin = scratchDir, 0
+	if p.Counts { // it can't go on where another one was
+		args.Deadline = 0
+	}
 	args.RateLimitItems, args.RateLimitBytes = rates(spec.RateLimit)
 	pod := movingPod(c, o)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{

@@ -79,6 +79,10 @@ func TestTheClaimsOfAWarmingAreCountedTogether(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, command, test.want)
 			}
 		}
+		// A count begins at the beginning each time, so no deadline may end one.
+		if bounded := slices.Contains(command, "--deadline=1h0m0s"); bounded == test.job.Counts {
+			t.Errorf("%s: a deadline: %t", name, bounded)
+		}
 	}
 }
 
