@@ -312,24 +312,29 @@ func WarmSays(c *cachev1alpha1.Memcached) string {
 	}
 }
 
-// WarmClaims are those of the claims that may be the source, in order of their names. why says what keeps one from
-// being read.
+// WarmClaims are the claims of the source, in order of their names. why says what keeps one of them from being read.
 func WarmClaims(c *cachev1alpha1.Memcached, all []corev1.PersistentVolumeClaim) (claims []corev1.PersistentVolumeClaim, why string) {
-	for i := range all {
-		claim := &all[i]
-		of, member := ClaimCluster(claim.Name)
-		switch {
-		case member && of == c.Name:
-			return nil, fmt.Sprintf("warmFrom.volumes.selector selects claim %s, which is this cluster's own", claim.Name)
-		case claim.DeletionTimestamp != nil:
-			return nil, fmt.Sprintf("claim %s is being deleted", claim.Name)
-		case ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem:
-			return nil, fmt.Sprintf("claim %s is for a block device, not for files", claim.Name)
-		case claim.Status.Phase == corev1.ClaimLost:
-			return nil, fmt.Sprintf("claim %s has lost its volume", claim.Name)
+	claims = slices.SortedFunc(slices.Values(all), func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
+	for i := range claims {
+		if why = unreadable(c, &claims[i]); why != "" {
+			break
 		}
-		claims = append(claims, *claim)
 	}
-	slices.SortFunc(claims, func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
-	return claims, ""
+	return claims, why
+}
+
+// unreadable says why the claim can't be a source; empty if it can.
+func unreadable(c *cachev1alpha1.Memcached, claim *corev1.PersistentVolumeClaim) string {
+	of, member := ClaimCluster(claim.Name)
+	switch {
+	case member && of == c.Name:
+		return fmt.Sprintf("warmFrom.volumes.selector selects claim %s, which is this cluster's own", claim.Name)
+	case claim.DeletionTimestamp != nil:
+		return fmt.Sprintf("claim %s is being deleted", claim.Name)
+	case ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem:
+		return fmt.Sprintf("claim %s is for a block device, not for files", claim.Name)
+	case claim.Status.Phase == corev1.ClaimLost:
+		return fmt.Sprintf("claim %s has lost its volume", claim.Name)
+	}
+	return ""
 }

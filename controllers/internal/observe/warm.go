@@ -27,7 +27,7 @@ type Warm struct {
 	From *build.From
 	// NotThere says why the source can't be read now.
 	NotThere string
-	// Claims are the source's claims that are left to be read, in order.
+	// Claims are the source's claims that are left to be read, in order, also if one of them can't be read now.
 	Claims []corev1.PersistentVolumeClaim
 }
 
@@ -100,6 +100,7 @@ func (r *Reader) observeWarmMemcached(ctx context.Context, o *State) error {
 	default:
 		if o.Warm.From = build.WarmFromMemcached(source); o.Warm.From == nil {
 			o.Warm.NotThere = fmt.Sprintf("Memcached %s has no servers on its list", source.Name)
+			o.Warm.From = build.OnMissOf(source, o.Routers.Deployment) // routers are not rolled out for a moment
 		}
 	}
 	return nil
@@ -110,7 +111,6 @@ func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action
 	selector, err := metav1.LabelSelectorAsSelector(&o.Cluster.Spec.WarmFrom.Volumes.Selector)
 	if err != nil {
 		o.Warm.NotThere = fmt.Sprintf("warmFrom.volumes.selector: %v", err)
-			o.Warm.From = build.OnMissOf(source, o.Routers.Deployment) // routers are not rolled out for a moment
 		return nil
 	}
 	var list corev1.PersistentVolumeClaimList
@@ -121,20 +121,17 @@ func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action
 	all, why := build.WarmClaims(o.Cluster, list.Items)
 	switch {
 	case why != "":
-	case len(list.Items) == 0:
+	case len(list.Items) == 0 && len(record.Claims) == 0:
 		why = "warmFrom.volumes.selector selects no claim"
 	case len(list.Items) > action.MaxWarmClaims || list.Continue != "":
 		why = fmt.Sprintf("warmFrom.volumes.selector selects more than %d claims", action.MaxWarmClaims)
 	}
-	if o.Warm.NotThere = why; why != "" {
-		return nil
-	}
-	if record.Result == action.WarmOpen {
-		all = slices.DeleteFunc(all, func(c corev1.PersistentVolumeClaim) bool {
-			return slices.Contains(record.Claims, plan.ClaimHash(c.UID))
-		})
-	}
-	if o.Warm.Claims = all; len(all) == 0 || len(o.Warms) > 0 {
+	all = slices.DeleteFunc(all, func(c corev1.PersistentVolumeClaim) bool {
+		return slices.Contains(record.Claims, plan.ClaimHash(c.UID))
+	})
+	all = all[:min(len(all), action.MaxWarmClaims)]
+	o.Warm.NotThere, o.Warm.Claims = why, all
+	if why != "" || len(all) == 0 || len(o.Warms) > 0 {
 		return nil
 	}
 	var names []string

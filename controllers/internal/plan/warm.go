@@ -70,61 +70,77 @@ func (told Told) holdList(v *view, replicas int32) Told {
 // decideWarm decides about the warming.
 func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	from := v.Warm
-	if from != nil {
-		from = from.step(v.Record.Target())
-	}
-	end := func(but, why string) (left *claims.Job) {
-		for i := range v.Warms {
-			if j := &v.Warms[i]; but != "" && j.Target == but && !j.Deleting {
-				left = j
-			} else {
-				w.DeleteJob(j, why)
-			}
-		}
-		return left
-	}
-	switch {
-	case from == nil || from.Removed:
-		end("", "spec.warmFrom was removed")
+	if from == nil || from.Removed {
+		v.endWarms("", "spec.warmFrom was removed", &w)
 		if from != nil { // a word of a person must not be about a later source
 			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 		}
 		return s, w
+	}
+	from = from.step(v.Record.Target())
+	record := action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Answers: from.Asked}
+	switch {
 	case !from.open():
-		end("", "the cluster is warm")
+		v.endWarms("", "the cluster is warm", &w)
 		if from.Asked != "" {
 			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 		}
 		return s.is(WarmEnded, "", ""), w
 	case from.Holder.MoveRequest == claims.Skip:
-		end("", "a person skips the warming")
-		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: from.without(action.WarmSkipped), Answers: from.Asked})
+		v.endWarms("", "a person skips the warming", &w)
+		record.Record = from.without(action.WarmSkipped)
+		w.Do(record)
+		return s.is(WarmEnded, "", ""), w
+	case from.allCopied():
+		v.endWarms("", "all claims are copied", &w)
+		record.Record = from.next(action.WarmCopied)
+		w.Do(record)
 		return s.is(WarmEnded, "", ""), w
 	}
 	s.Open = true
-	if size.Replicas == 0 {
-		if end("", "the cluster hibernates"); !from.Record.Since.IsZero() {
+	return v.fill(from, s, size, &w), w
+}
+
+// endWarms deletes the Jobs of warmings, and returns the one with this target, which is left.
+func (v *view) endWarms(but, why string, w *claims.Work) (left *claims.Job) {
+	for i := range v.Warms {
+		if j := &v.Warms[i]; but != "" && j.Target == but && !j.Deleting {
+			left = j
+		} else {
+			w.DeleteJob(j, why)
+		}
+	}
+	return left
+}
+
+// fill decides about a warming that is open.
+func (v *view) fill(from *Warm, s WarmState, size *Size, w *claims.Work) WarmState {
+	if s.Job = v.recordEnded(from, w); s.Job != nil {
+		return s.is(WarmRuns, "", "")
+	}
+	switch why := warmYields(v); {
+	case size.Replicas == 0:
+		if v.endWarms("", "the cluster hibernates", w); !from.Record.Since.IsZero() {
 			w.Do(from.note(time.Time{}))
 		}
-		return s.is(WarmWaits, claims.Hibernating, "no member runs that could take items"), w
-	}
-	if why := warmYields(v); why != "" {
-		end("", why)
-		return s.is(WarmWaits, claims.InTurn, why), w
+		return s.is(WarmWaits, claims.Hibernating, "no member runs that could take items")
+	case why != "":
+		v.endWarms("", why, w)
+		return s.is(WarmWaits, claims.InTurn, why)
 	}
 	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
-	s.Job = end(target, "what is copied, or the ring, has changed")
+	s.Job = v.endWarms(target, "what is copied, or the ring, has changed", w)
 	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
 	case s.Job == nil:
-		s = v.beginWarm(from, s, target, size, &w)
+		s = v.beginWarm(from, s, target, size, w)
 	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
 		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
-		return s.is(WarmWaits, claims.InTurn, "the size changes first"), w
+		return s.is(WarmWaits, claims.InTurn, "the size changes first")
 	}
 	if s.Job != nil {
-		s = v.followWarm(from, s, &w)
+		s = v.followWarm(from, s, w)
 	}
-	return v.givesUp(from, s, &w), w
+	return v.givesUp(from, s, w)
 }
 
 // givesUp ends a warming whose source could not be copied for too long.
@@ -137,9 +153,7 @@ func (v *view) givesUp(from *Warm, s WarmState, w *claims.Work) WarmState {
 		w.WakeAt(end)
 	default:
 		*w = claims.Work{}
-		for i := range v.Warms {
-			w.DeleteJob(&v.Warms[i], "the source is given up")
-		}
+		v.endWarms("", "the source is given up", w)
 		record := from.without(action.WarmGivenUp)
 		record.Why = claims.Bound(s.Reason, action.MaxWarmText)
 		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
@@ -190,6 +204,39 @@ func (v *view) beginWarm(from *Warm, s WarmState, target string, size *Size, w *
 	return s
 }
 
+// recordEnded records a Job that has ended well, before anything else ends it: the next one would bring back what clients
+// have deleted since.
+func (v *view) recordEnded(from *Warm, w *claims.Work) *claims.Job {
+	for i := range v.Warms {
+		job := &v.Warms[i]
+		from := from.ofJob(job.Target, v.Record)
+		if job.State != claims.JobComplete || job.Deleting || from == nil || from.invalid(job, v.Record.Ring.Size) != nil {
+			continue
+		}
+		a := action.RecordWarm{Claim: from.Holder.Ref(), Target: job.Target, Before: from.Record, Receipt: job.Receipt}
+		switch {
+		case from.Counts:
+			a.Record = from.afterCount(job.Receipt, v.Record.Target())
+		case from.More:
+			a.Record = from.after(job.Receipt, action.WarmOpen)
+		default:
+			a.Record, a.Answers = from.after(job.Receipt, action.WarmCopied), from.Asked
+		}
+		w.Do(a)
+		return job
+	}
+	return nil
+}
+
+// invalid says why the receipt of a Job of this step doesn't count; nil if it does.
+func (w *Warm) invalid(job *claims.Job, members int32) error {
+	err := receiptOf(&w.Holder, job)
+	if err == nil && len(ReceiptNumbers(job.Receipt).Demand) != w.counts(members) {
+		err = errors.New("the receipt is that of another step")
+	}
+	return err
+}
+
 // followWarm decides about a warming that has its Job.
 func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 	job := s.Job
@@ -200,12 +247,13 @@ func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 		WayOut: "see the Job's log, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry, or =skip to go on with what was copied",
 	}
 	if job.State != claims.JobActive {
-		if a.Invalid = receiptOf(&from.Holder, job); a.Invalid == nil && len(ReceiptNumbers(job.Receipt).Demand) != from.counts(v.Record.Ring.Size) {
-			a.Invalid = errors.New("the receipt is that of another step")
-		}
+		a.Invalid = from.invalid(job, v.Record.Ring.Size)
 	}
 	refused := job.State == claims.JobFailed && job.Receipt != nil && job.Receipt.Reason == contract.ReasonListingRefused
 	switch {
+	case job.State == claims.JobComplete && from.Volumes && from.Volume.Name == "":
+		w.WakeAt(v.Now.Add(looksAgain))
+		return s.is(WarmWaits, cachev1alpha1.ReasonSourceNotThere, from.NotThere)
 	case refused && from.OnMiss:
 		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: from.next(action.WarmOnMiss), Answers: from.Asked})
 		return s.is(WarmRuns, "", "")
@@ -214,28 +262,14 @@ func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 	case job.Receipt != nil && job.Receipt.Reason == contract.ReasonTargetTooSmall:
 		a.WayOut = "raise spec.size or spec.memory, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry; or set spec.warmFrom.onShortage to Proceed"
 	}
-	if job.State == claims.JobComplete && a.Invalid == nil && from.Counts {
-		record := from.afterCount(job.Receipt, v.Record.Target())
-		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: record, Receipt: job.Receipt})
-		return s.is(WarmRuns, "", "")
-	}
-	if job.State == claims.JobComplete && a.Invalid == nil {
-		result := action.WarmCopied
-		if from.More {
-			result = action.WarmOpen
-		}
-		answers := ""
-		if result != action.WarmOpen {
-			answers = from.Asked
-		}
-		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: from.after(job.Receipt, result), Receipt: job.Receipt, Answers: answers})
-		return s.is(WarmRuns, "", "")
-	}
 	o := w.Follow(v.Now, &a)
 	s.RetryAt = o.RetryAt
 	phase := map[claims.DrainPhase]WarmPhase{claims.Draining: WarmRuns, claims.Waiting: WarmWaits, claims.Failed: WarmFailed}[o.Phase]
 	if phase == WarmRuns && from.Counts {
 		return s.is(phase, "", fmt.Sprintf("what all claims have is counted first, now claim %s", from.Volume.Name))
+	}
+	if from.Volume.Name != "" && o.Message != "" && o.Reason != contract.ReasonTargetTooSmall { // that is about all claims
+		o.Message = fmt.Sprintf("claim %s: %s", from.Volume.Name, o.Message)
 	}
 	return s.is(phase, o.Reason, o.Message)
 }
@@ -263,6 +297,9 @@ func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	if result != action.WarmOpen {
 		r.Since = time.Time{}
 	}
+	if result == action.WarmCopied {
+		r.Claims = nil
+	}
 	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	return r
 }
@@ -279,8 +316,9 @@ func (w *Warm) without(result action.WarmResult) action.WarmRecord {
 func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.WarmRecord {
 	r, n := w.next(result), ReceiptNumbers(receipt)
 	r.Add(&n)
-	if r.Claims = nil; w.Volumes && w.More {
-		r.Claims = append(slices.Clone(w.Record.Claims), ClaimHash(w.Volume.UID))
+	if w.More {
+		r.Claims = append(slices.Clone(r.Claims), ClaimHash(w.Volume.UID))
+		r.Claims = r.Claims[max(0, len(r.Claims)-action.MaxWarmClaims):]
 	}
 	return r
 }

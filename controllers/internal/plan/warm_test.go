@@ -93,17 +93,19 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"it was removed from the spec": {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
 		"its pods can't start, and would be made in another way now": {at(3).warmFrom().warmJob(func(j *claims.Job) { j.Unstarted, j.Outdated = true, true }),
 			[]string{"delete Job warm: no pod of it has run"}, WarmWaits, "starts anew"},
-		"another source":                       {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
-		"the size changes while it copies":     {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
-		"the size changes while it can't copy": {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
-		"the size changes before it begins":    {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
-		"it was copied":                        {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"it is warm":                           {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
-		"a word that comes too late":           {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
-		"a word about no source":               {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
-		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
-		"a person skips it":                    {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
-		"it failed":                            {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
+		"another source":                          {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
+		"the size changes while it copies":        {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
+		"the size changes while it can't copy":    {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
+		"the size changes before it begins":       {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
+		"it was copied":                           {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"it was copied, and a member is to leave": {at(3).warmFrom().warmJob(copied).wanted(2), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"its last claims are gone":                {at(3).warmFrom(claimsLeft(), func(w *Warm) { w.Record.Claims = []string{ClaimHash("uid-a")} }), []string{"record the warming by ring : Warm"}, WarmEnded, ""},
+		"it is warm":                              {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
+		"a word that comes too late":              {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
+		"a word about no source":                  {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
+		"a person asks for more":                  {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
+		"a person skips it":                       {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
+		"it failed":                               {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
 		"it failed a minute ago": {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).with(func(o *Observed) { o.Now = o.Now.Add(time.Minute) }),
 			[]string{"count failure 1 of claim cache", "delete Job warm: it failed"}, WarmWaits, "next attempt"},
 		"a person says retry": {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Retry, "retry" }).warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)),
@@ -217,27 +219,37 @@ func TestALiveCheckKeepsAWarmingApart(t *testing.T) {
 	}
 }
 
+// claimsLeft gives the warming these claims of a source, whose Jobs are made of their names.
+func claimsLeft(names ...string) func(*Warm) {
+	return func(w *Warm) {
+		w.Volumes, w.Left = true, nil
+		for _, name := range names {
+			w.Left = append(w.Left, WarmClaim{action.ClaimRef{Name: name, UID: types.UID("uid-" + name)}, name, "count-" + name})
+		}
+	}
+}
+
+// recorded is the record that the plan writes; zero if it writes none.
+func recorded(s *scene) action.WarmRecord {
+	p := Next(&s.o)
+	for _, a := range p.Actions {
+		if r, is := a.(action.RecordWarm); is {
+			return r.Record
+		}
+	}
+	return action.WarmRecord{}
+}
+
 func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
 	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
-	from := func(w *Warm) {
-		w.Volumes, w.Volume, w.More = true, action.ClaimRef{Name: "backup-0", UID: "uid-backup-0"}, true
-	}
-	record := func(p Plan) action.WarmRecord {
-		for _, a := range p.Actions {
-			if r, is := a.(action.RecordWarm); is {
-				return r.Record
-			}
-		}
-		return action.WarmRecord{}
-	}
-	s := at(3).warmFrom(from).warmJob(copied)
-	first := record(Next(&s.o))
-	want := action.WarmRecord{UID: "uid-cache", Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-backup-0")}, Passes: 2, Found: 12, Added: 9, AlreadyPresent: 1, Rejected: 2}
+	s := at(3).warmFrom(claimsLeft("made", "other")).warmJob(copied)
+	first := recorded(s)
+	want := action.WarmRecord{UID: "uid-cache", Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-made")}, Passes: 2, Found: 12, Added: 9, AlreadyPresent: 1, Rejected: 2}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	s = at(3).warmFrom(from, func(w *Warm) { w.Record, w.More, w.Volume.UID = first, false, "uid-backup-1" }).warmJob(copied)
-	if last := record(Next(&s.o)); last.Result != action.WarmCopied || last.Jobs != 2 || last.Found != 24 || last.Claims != nil {
+	s = at(3).warmFrom(claimsLeft("made"), func(w *Warm) { w.Record = first }).warmJob(copied)
+	if last := recorded(s); last.Result != action.WarmCopied || last.Jobs != 2 || last.Found != 24 || last.Claims != nil {
 		t.Errorf("at the end: %+v", last)
 	}
 	again, err := action.ParseWarmRecord(first.String())
@@ -377,6 +389,90 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 	}
 	if p := Next(&away(func(w *Warm) { w.Record.Result = action.WarmGivenUp }).o); p.ListSize != 3 {
 		t.Errorf("%d members are on the list when the source is given up", p.ListSize)
+	}
+}
+
+// A complete copy is recorded before anything else ends its Job: the next one would bring back what clients have deleted.
+func TestACompleteCopyIsRecordedWhateverComesNext(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	counted := func(j *claims.Job) {
+		j.State, j.Target = claims.JobComplete, strings.Replace(j.Target, "-made-", "-count-made-", 1)
+		j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Complete: true, Demand: []int64{1, 2, 3}})
+	}
+	countsFirst := func(w *Warm) { w.CountsFirst = true }
+	away := func(w *Warm) { w.NotThere = "claim other is being deleted" }
+	const record = "record the warming by ring warm-"
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"the cluster shrinks":          {at(3).warmFrom().warmJob(copied).wanted(2), []string{record}},
+		"it hibernates":                {at(3).warmFrom().warmJob(copied).wanted(0), []string{record}},
+		"a volume is drained":          {at(2).warmFrom().warmJob(copied).left(2), []string{record}},
+		"a claim that comes before it": {at(3).warmFrom(claimsLeft("a", "made")).warmJob(copied), []string{record}},
+		"another claim, to be counted": {at(3).warmFrom(claimsLeft("made", "z"), countsFirst).warmJob(copied), []string{record}},
+		"another claim goes":           {at(3).warmFrom(claimsLeft("made", "other"), away).warmJob(copied), []string{record}},
+		"a count":                      {at(3).warmFrom(claimsLeft("made", "other"), countsFirst).warmJob(counted), []string{record}},
+		"a count, and a claim goes":    {at(3).warmFrom(claimsLeft("a", "made", "other"), countsFirst, away).warmJob(counted), []string{record}},
+		"a count, and it shrinks":      {at(3).warmFrom(claimsLeft("made", "other"), countsFirst).warmJob(counted).wanted(2), []string{"delete Job warm"}},
+		"another source":               {at(3).warmFrom().warmJob(copied).with(func(o *Observed) { o.Warm.Made = "new" }), []string{"delete Job warm"}},
+		"an earlier copy":              {at(3).warmFrom().warmJob(copied).with(func(o *Observed) { o.Warm.Record.Jobs = 1 }), []string{"delete Job warm"}},
+		"without a receipt":            {at(3).warmFrom().warmJob(withoutReceipt).wanted(2), []string{"delete Job warm"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) {
+				t.Errorf("it does %q, want %q", said, test.want)
+			}
+		})
+	}
+}
+
+// Claims come and go while others are copied. None counts as copied that was not, and one that has gone holds nothing up.
+func TestClaimsThatGoMidwayHoldNothingUp(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	away := func(w *Warm) { w.NotThere = "claim c is being deleted" }
+	one := func(w *Warm) {
+		w.Record = action.WarmRecord{Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-a")}}
+	}
+	for name, test := range map[string]struct {
+		scene  *scene
+		want   []string
+		phase  WarmPhase
+		result action.WarmResult
+		claims int
+	}{
+		"the first is copied, a further one goes": {at(3).warmFrom(claimsLeft("made", "b", "c"), away).warmJob(copied), []string{"record the warming"}, WarmRuns, action.WarmOpen, 1},
+		"it goes itself, when it is copied":       {at(3).warmFrom(claimsLeft(), away).warmJob(copied), nil, WarmWaits, action.WarmOpen, 0},
+		"it goes itself, while it is copied":      {at(3).warmFrom(claimsLeft(), away).warmJob().copies(), nil, WarmRuns, action.WarmOpen, 0},
+		"the last one is gone":                    {at(3).warmFrom(claimsLeft(), one), []string{"record the warming by ring : Warm"}, WarmEnded, action.WarmCopied, 0},
+		"the last one is gone, with a Job":        {at(3).warmFrom(claimsLeft(), one).warmJob(), []string{"delete Job warm: all claims are copied", "record the warming by ring : Warm"}, WarmEnded, action.WarmCopied, 0},
+		"the last one is on its way":              {at(3).warmFrom(claimsLeft("made"), one).warmJob().copies(), nil, WarmRuns, action.WarmOpen, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) || p.Warming.Phase != test.phase {
+				t.Errorf("it does %q and is %s, want %q, %s", said, p.Warming.Phase, test.want, test.phase)
+			}
+			if r := recorded(test.scene); r.Result != test.result || len(r.Claims) != test.claims {
+				t.Errorf("the record is %+v", r)
+			}
+		})
+	}
+	s := at(3).warmFrom(claimsLeft("made", "b"), one).warmJob(copied)
+	s.o.Warm.Record.Claims = slices.Repeat(s.o.Warm.Record.Claims, action.MaxWarmClaims)
+	full := recorded(s)
+	if _, err := action.ParseWarmRecord(full.String()); err != nil {
+		t.Errorf("after many claims, which have gone: %v", err)
+	}
+}
+
+// What is said of a claim names it.
+func TestAFailureNamesTheClaim(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	s := at(3).warmFrom(claimsLeft("made", "b")).warmJob(failedFor("WarmFileTruncated", contract.ExitUnrecoverable))
+	if p := Next(&s.o); p.Warming.Phase != WarmFailed || !strings.Contains(p.Warming.Message, "claim made: why") {
+		t.Errorf("it is %s: %s", p.Warming.Phase, p.Warming.Message)
 	}
 }
 
