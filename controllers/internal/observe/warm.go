@@ -54,6 +54,16 @@ func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request
 	return "", claims.NoRequest, false
 }
 
+// FailedBefore is the record of a source that the spec has no more, and that had failed when it was removed; nil if there is
+// none.
+func FailedBefore(c *cachev1alpha1.Memcached) *action.WarmRecord {
+	r, err := action.ParseWarmRecord(c.Annotations[cachev1alpha1.AnnotationWarmed])
+	if err != nil || r.Since.IsZero() || c.Spec.WarmFrom != nil && r.Source == build.WarmSource(c) {
+		return nil
+	}
+	return &r
+}
+
 // WarmAttempts is how many attempts of the warming have failed in a row.
 func WarmAttempts(c *cachev1alpha1.Memcached) int32 {
 	if c.Spec.WarmFrom == nil {
@@ -69,8 +79,8 @@ func (r *Reader) observeWarm(ctx context.Context, o *State) error {
 		return nil
 	}
 	if spec == nil {
-		if asked, _, _ := warmAsked(o.Cluster); asked != "" || o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts] != "" {
-			o.Warm = &Warm{} // the request is to be removed: it must not be about a later source
+		if asked, _, _ := warmAsked(o.Cluster); asked != "" || o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts] != "" || FailedBefore(o.Cluster) != nil {
+			o.Warm = &Warm{} // these are to be removed: they must not be about a later source
 		}
 		return nil
 	}
@@ -201,6 +211,9 @@ func (o *State) planWarm() *plan.Warm {
 		if w.NotThere != "" {
 			w.Made = ring.WarmMade(identity.DutyOf(&o.Warms[i]).Target)
 		}
+	}
+	if len(o.Warms) > 0 {
+		w.Waits = o.DrainerWaits(o.Now)[o.Cluster.UID]
 	}
 	return w
 }

@@ -108,10 +108,29 @@ func TestAClaimThatCannotBeReadIsStillLeft(t *testing.T) {
 			if len(w.Left) != test.left || test.left > 0 && w.Left[0].Name != test.first || (w.NotThere == "") != test.there {
 				t.Errorf("left are %+v (%s)", w.Left, w.NotThere)
 			}
-			if len(test.o.Warms) > 0 && w.Made != w.Left[0].Made {
-				t.Errorf("its Job is made of %s", w.Made)
+			if len(test.o.Warms) > 0 && (w.Made != w.Left[0].Made || w.Waits.Since.IsZero()) {
+				t.Errorf("its Job is made of %s, and waits since %s", w.Made, w.Waits.Since)
 			}
 		})
+	}
+}
+
+// Since when a source has failed is forgotten with the source.
+func TestAFailureIsForgottenWithItsSource(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	for _, failed := range []bool{false, true} {
+		var record action.WarmRecord
+		if failed {
+			record.Since = time.Unix(1e8, 0)
+		}
+		o := filled(record)
+		if r := FailedBefore(o.Cluster); r != nil {
+			t.Errorf("it is the present source: %+v", r)
+		}
+		o.Cluster.Spec.WarmFrom = nil
+		if err := (&Reader{}).observeWarm(t.Context(), o); err != nil || (o.Warm != nil) != failed {
+			t.Errorf("failed %t: there is something to be removed: %t, %v", failed, o.Warm != nil, err)
+		}
 	}
 }
 

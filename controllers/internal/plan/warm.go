@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -72,7 +73,7 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	from := v.Warm
 	if from == nil || from.Removed {
 		v.endWarms("", "spec.warmFrom was removed", &w)
-		if from != nil { // a word of a person must not be about a later source
+		if from != nil { // a word of a person, and failures, must not be about a later source
 			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 		}
 		return s, w
@@ -88,7 +89,7 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 		return s.is(WarmEnded, "", ""), w
 	case from.Holder.MoveRequest == claims.Skip:
 		v.endWarms("", "a person skips the warming", &w)
-		record.Record = from.without(action.WarmSkipped)
+		record.Record = from.next(action.WarmSkipped)
 		w.Do(record)
 		return s.is(WarmEnded, "", ""), w
 	case from.allCopied():
@@ -115,18 +116,20 @@ func (v *view) endWarms(but, why string, w *claims.Work) (left *claims.Job) {
 
 // fill decides about a warming that is open.
 func (v *view) fill(from *Warm, s WarmState, size *Size, w *claims.Work) WarmState {
+	if from.Record.Source != from.Source && from.Holder.Attempts.Failed > 0 { // they are another source's
+		w.Do(action.ClearWarm{Claim: from.Holder.Ref()})
+		from.Holder.Attempts = action.Attempts{}
+	}
 	if s.Job = v.recordEnded(from, w); s.Job != nil {
 		return s.is(WarmRuns, "", "")
 	}
 	switch why := warmYields(v); {
 	case size.Replicas == 0:
-		if v.endWarms("", "the cluster hibernates", w); !from.Record.Since.IsZero() {
-			w.Do(from.note(time.Time{}))
-		}
-		return s.is(WarmWaits, claims.Hibernating, "no member runs that could take items")
+		v.endWarms("", "the cluster hibernates", w)
+		return v.givesUp(from, s.is(WarmWaits, claims.Hibernating, "no member runs that could take items"), w)
 	case why != "":
 		v.endWarms("", why, w)
-		return s.is(WarmWaits, claims.InTurn, why)
+		return v.givesUp(from, s.is(WarmWaits, claims.InTurn, why), w)
 	}
 	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
 	s.Job = v.endWarms(target, "what is copied, or the ring, has changed", w)
@@ -143,23 +146,52 @@ func (v *view) fill(from *Warm, s WarmState, size *Size, w *claims.Work) WarmSta
 	return v.givesUp(from, s, w)
 }
 
-// givesUp ends a warming whose source could not be copied for too long.
+// givesUp ends a warming whose source could not be copied for too long. A person who asks for another copy waits for it.
 func (v *view) givesUp(from *Warm, s WarmState, w *claims.Work) WarmState {
-	switch end := from.Record.Since.Add(from.Patience); {
-	case from.Patience <= 0 || s.Phase != WarmFailed && s.Reason != cachev1alpha1.ReasonSourceNotThere:
-	case from.Record.Since.IsZero():
+	since, reason := from.Record.Since, s.Reason
+	failed := s.Phase == WarmFailed || s.Reason == cachev1alpha1.ReasonSourceNotThere
+	switch unstarted := s.Phase == WarmRuns && s.Job != nil && s.Job.Unstarted && !from.Waits.Since.IsZero(); {
+	case v.waitsForMembers(&s), failed && outOfTimeOnly(s.Job):
+		if !since.IsZero() || failed && from.Record.Source != from.Source {
+			w.Do(from.note(time.Time{}))
+		}
+		return s
+	case !failed && !unstarted, from.Again && from.Record.Result != action.WarmOpen:
+		return s
+	case unstarted:
+		since, reason = from.Waits.Since, cmp.Or(from.Waits.Reason, cachev1alpha1.ReasonWarmStuck)
+	case since.IsZero():
 		w.Do(from.note(v.Now))
+		return s
+	}
+	switch end := since.Add(from.Patience); {
+	case from.Patience <= 0:
 	case v.Now.Before(end):
 		w.WakeAt(end)
 	default:
 		*w = claims.Work{}
 		v.endWarms("", "the source is given up", w)
-		record := from.without(action.WarmGivenUp)
-		record.Why = claims.Bound(s.Reason, action.MaxWarmText)
+		record := from.next(action.WarmGivenUp)
+		record.Why = claims.Bound(reason, action.MaxWarmText)
 		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
 		return WarmState{Open: true}.is(WarmEnded, "", "")
 	}
 	return s
+}
+
+// waitsForMembers tells whether the warming waits for the cluster itself, and not for its source, nor for its next attempt.
+func (v *view) waitsForMembers(s *WarmState) bool {
+	between := len(v.Warms) > 0 || slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return ring.IsWarm(d.Target) })
+	return s.Phase == WarmWaits && s.Reason != cachev1alpha1.ReasonSourceNotThere && !between
+}
+
+// outOfTimeOnly tells whether the Job has copied items until its deadline: the next one goes on.
+func outOfTimeOnly(j *claims.Job) bool {
+	if j == nil {
+		return false
+	}
+	n := ReceiptNumbers(j.Receipt)
+	return n.Reason == contract.ReasonDeadlineExceeded && n.Added > 0
 }
 
 // note records since when the source could not be copied.
@@ -287,35 +319,25 @@ func (w *Warm) afterCount(receipt *action.Receipt, ring string) action.WarmRecor
 	r := w.Record
 	r.UID, r.Source, r.Ring = w.Holder.UID, w.Source, ring
 	r.Counted, r.Needs = append(slices.Clone(w.counted), ClaimHash(w.Volume.UID)), ReceiptNumbers(receipt).Demand
+	r.Since = time.Time{}
 	return r
 }
 
 // next is the record with this result, and without a receipt.
 func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	r := w.Record
-	r.UID, r.Source, r.Result, r.Why = w.Holder.UID, w.Source, result, ""
-	if result != action.WarmOpen {
-		r.Since = time.Time{}
-	}
+	r.UID, r.Source, r.Result, r.Why, r.Since = w.Holder.UID, w.Source, result, "", time.Time{}
 	if result == action.WarmCopied {
 		r.Claims = nil
 	}
-	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	return r
-}
-
-// without is the record of a warming that ends without a copy. If it was another copy, the first one's result stays.
-func (w *Warm) without(result action.WarmResult) action.WarmRecord {
-	if w.Record.Result != action.WarmOpen {
-		result = w.Record.Result
-	}
-	return w.next(result)
 }
 
 // after is the record with the receipt of another Job.
 func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.WarmRecord {
 	r, n := w.next(result), ReceiptNumbers(receipt)
 	r.Add(&n)
+	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	if w.More {
 		r.Claims = append(slices.Clone(r.Claims), ClaimHash(w.Volume.UID))
 		r.Claims = r.Claims[max(0, len(r.Claims)-action.MaxWarmClaims):]

@@ -76,7 +76,7 @@ func aboutWarming(p *Plan) (said []string) {
 }
 
 func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
-	create := "warm 3 members, by ring warm-made-0-0-"
+	create, note := "warm 3 members, by ring warm-made-0-0-", "note since when"
 	for name, test := range map[string]struct {
 		scene *scene
 		// want begins the actions about the warming, in order.
@@ -88,7 +88,7 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"it begins":                    {at(3).warmFrom(), []string{create}, WarmRuns, ""},
 		"a member is not ready":        {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "not all members are ready"},
 		"the cluster hibernates":       {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
-		"the source is not there":      {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
+		"the source is not there":      {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), []string{note}, WarmWaits, "no such Memcached"},
 		"it runs":                      {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
 		"it was removed from the spec": {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
 		"its pods can't start, and would be made in another way now": {at(3).warmFrom().warmJob(func(j *claims.Job) { j.Unstarted, j.Outdated = true, true }),
@@ -105,18 +105,18 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"a word about no source":                  {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
 		"a person asks for more":                  {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
 		"a person skips it":                       {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
-		"it failed":                               {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
+		"it failed":                               {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), []string{note}, WarmFailed, "the next one is at"},
 		"it failed a minute ago": {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).with(func(o *Observed) { o.Now = o.Now.Add(time.Minute) }),
 			[]string{"count failure 1 of claim cache", "delete Job warm: it failed"}, WarmWaits, "next attempt"},
 		"a person says retry": {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Retry, "retry" }).warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)),
 			[]string{"delete Job warm: a person asked for a retry", "clear the request"}, WarmWaits, "retry"},
-		"the source refuses to be listed": {at(3).warmFrom().warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)), nil, WarmFailed, "spec.warmFrom.onMiss"},
+		"the source refuses to be listed": {at(3).warmFrom().warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)), []string{note}, WarmFailed, "spec.warmFrom.onMiss"},
 		"routers ask it then": {at(3).warmFrom(func(w *Warm) { w.OnMiss = true }).warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)),
 			[]string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"the cluster is too small": {at(3).warmFrom().warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)), nil, WarmFailed, "raise spec.size"},
+		"the cluster is too small": {at(3).warmFrom().warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)), []string{note}, WarmFailed, "raise spec.size"},
 		"a pod is refused, a retry later": {at(3).warmFrom().with(func(o *Observed) {
 			o.Obstructed = map[types.UID]claims.Obstruction{"uid-cache": {Why: "a quota", Until: o.Now.Add(time.Second)}}
-		}), nil, WarmFailed, "a quota"},
+		}), []string{note}, WarmFailed, "a quota"},
 		"a volume is to be drained": {at(2).warmFrom().warmJob().left(2),
 			[]string{"delete Job warm: claim data-2 is drained first"}, WarmWaits, "drained first"},
 		"items are to be moved": {at(3).warmFrom().with(func(o *Observed) {
@@ -242,7 +242,7 @@ func recorded(s *scene) action.WarmRecord {
 
 func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
 	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
-	s := at(3).warmFrom(claimsLeft("made", "other")).warmJob(copied)
+	s := at(3).warmFrom(claimsLeft("made", "other"), func(w *Warm) { w.Record.Since = time.Unix(999_000, 0) }).warmJob(copied)
 	first := recorded(s)
 	want := action.WarmRecord{UID: "uid-cache", Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-made")}, Passes: 2, Found: 12, Added: 9, AlreadyPresent: 1, Rejected: 2}
 	if diff := cmp.Diff(want, first); diff != "" {
@@ -278,6 +278,7 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 		return create
 	}
 	counts := func(s *scene, demand ...int64) *scene {
+		s.o.Warm.Record.Since = time.Unix(999_000, 0)
 		c := creates(s)
 		if !c.Counts {
 			t.Fatalf("it doesn't count: %+v", c)
@@ -287,7 +288,9 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 		p := Next(&s.o)
 		for _, planned := range p.Actions {
 			if r, is := planned.(action.RecordWarm); is {
-				s.o.Warm.Record, s.o.Warms = r.Record, nil
+				if s.o.Warm.Record, s.o.Warms = r.Record, nil; !r.Record.Since.IsZero() {
+					t.Error("what comes next counts as failed since before the count")
+				}
 				return s
 			}
 		}
@@ -351,6 +354,18 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 			w.Record = action.WarmRecord{UID: "uid-cache", Source: "source", Since: time.Unix(1_000_000, 0).Add(-ago)}
 		}
 	}
+	unstarted := func(ago time.Duration) func(*Warm) {
+		return func(w *Warm) {
+			w.Patience, w.Waits = patience, claims.Wait{Reason: "Unschedulable", Since: time.Unix(1_000_000, 0).Add(-ago)}
+		}
+	}
+	starting := func(j *claims.Job) { j.Unstarted = true }
+	outOfTime := func(added int64) func(*claims.Job) {
+		return func(j *claims.Job) {
+			failedFor(contract.ReasonDeadlineExceeded, contract.ExitFailed)(j)
+			j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Reason: contract.ReasonDeadlineExceeded, ExitCode: contract.ExitFailed, Outcomes: contract.Outcomes{Added: added}})
+		}
+	}
 	fails := failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)
 	for name, test := range map[string]struct {
 		scene *scene
@@ -364,9 +379,18 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 		"it fails":       {at(3).warmFrom(func(w *Warm) { w.Patience = patience }).warmJob(fails), []string{"note since when"}, WarmFailed},
 		"it has failed for so long": {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(fails),
 			[]string{"delete Job warm: the source is given up", "record the warming by ring : GivenUp"}, WarmEnded},
-		"it copies":     {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob().copies(), nil, WarmRuns},
-		"it hibernates": {away(since(time.Minute)).wanted(0), []string{"note since when"}, WarmWaits},
-		"another copy":  {away(since(patience), func(w *Warm) { w.Again, w.Asked, w.Record.Result, w.Record.Jobs = true, "again", action.WarmCopied, 1 }), []string{"record the warming by ring : Warm"}, WarmEnded},
+		"it copies":                     {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob().copies(), nil, WarmRuns},
+		"it hibernates":                 {away(since(time.Minute)).wanted(0), []string{"note since when"}, WarmWaits},
+		"another copy":                  {away(since(patience), func(w *Warm) { w.Again, w.Asked, w.Record.Result, w.Record.Jobs = true, "again", action.WarmCopied, 1 }), nil, WarmWaits},
+		"not all members are ready":     {at(3).warmFrom(since(time.Minute)).with(func(o *Observed) { o.Ready = nil }), []string{"note since when"}, WarmWaits},
+		"a failed Job is being deleted": {at(3).warmFrom(since(time.Minute)).warmJob(fails, gone), nil, WarmWaits},
+		"a drain comes first":           {at(2).warmFrom(since(time.Minute)).left(2), []string{"note since when"}, WarmWaits},
+		"its pod can't start":           {at(3).warmFrom(unstarted(patience - 1)).warmJob(starting), nil, WarmRuns},
+		"its pod could not start for so long": {at(3).warmFrom(unstarted(patience)).warmJob(starting),
+			[]string{"delete Job warm: the source is given up", "record the warming by ring : GivenUp"}, WarmEnded},
+		"it was out of time, and has copied":         {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(7)), []string{"note since when"}, WarmFailed},
+		"it was out of time at first":                {at(3).warmFrom(func(w *Warm) { w.Patience = patience; w.Record.Source = "source" }).warmJob(outOfTime(7)), nil, WarmFailed},
+		"it was out of time, and has copied nothing": {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(0)), []string{"delete Job", "record the warming by ring : GivenUp"}, WarmEnded},
 		"it was given up": {away(func(w *Warm) {
 			w.Record = action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
 		}), nil, WarmEnded},
@@ -380,6 +404,12 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 				t.Errorf("it is %s: %s", p.Warming.Phase, p.Warming.Message)
 			}
 		})
+	}
+	if why := recorded(at(3).warmFrom(unstarted(patience)).warmJob(starting)).Why; why != "Unschedulable" {
+		t.Errorf("it was given up because of %q", why)
+	}
+	if since := recorded(at(2).warmFrom(since(time.Minute)).left(2)).Since; !since.IsZero() {
+		t.Errorf("after the drain it counts as failed since %s", since)
 	}
 	if p := Next(&away(since(patience - time.Minute)).o); p.Wake.IsZero() || p.Wake.After(time.Unix(1_000_000, 0).Add(time.Minute)) {
 		t.Errorf("the next look is at %s", p.Wake)
@@ -443,7 +473,7 @@ func TestClaimsThatGoMidwayHoldNothingUp(t *testing.T) {
 		claims int
 	}{
 		"the first is copied, a further one goes": {at(3).warmFrom(claimsLeft("made", "b", "c"), away).warmJob(copied), []string{"record the warming"}, WarmRuns, action.WarmOpen, 1},
-		"it goes itself, when it is copied":       {at(3).warmFrom(claimsLeft(), away).warmJob(copied), nil, WarmWaits, action.WarmOpen, 0},
+		"it goes itself, when it is copied":       {at(3).warmFrom(claimsLeft(), away).warmJob(copied), []string{"note since when"}, WarmWaits, action.WarmOpen, 0},
 		"it goes itself, while it is copied":      {at(3).warmFrom(claimsLeft(), away).warmJob().copies(), nil, WarmRuns, action.WarmOpen, 0},
 		"the last one is gone":                    {at(3).warmFrom(claimsLeft(), one), []string{"record the warming by ring : Warm"}, WarmEnded, action.WarmCopied, 0},
 		"the last one is gone, with a Job":        {at(3).warmFrom(claimsLeft(), one).warmJob(), []string{"delete Job warm: all claims are copied", "record the warming by ring : Warm"}, WarmEnded, action.WarmCopied, 0},
@@ -473,6 +503,28 @@ func TestAFailureNamesTheClaim(t *testing.T) {
 	s := at(3).warmFrom(claimsLeft("made", "b")).warmJob(failedFor("WarmFileTruncated", contract.ExitUnrecoverable))
 	if p := Next(&s.o); p.Warming.Phase != WarmFailed || !strings.Contains(p.Warming.Message, "claim made: why") {
 		t.Errorf("it is %s: %s", p.Warming.Phase, p.Warming.Message)
+	}
+}
+
+// Failures of a source don't count for the next one.
+func TestFailuresOfAnEarlierSourceAreForgotten(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	failed := func(w *Warm) { w.Holder.Attempts = action.Attempts{Failed: 6, Last: "uid-before"} }
+	sameSource := func(w *Warm) { w.Record.Source = "source" }
+	const clear, create = "clear the request", "warm 3 members"
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"another source":         {at(3).warmFrom(failed), []string{clear, create}},
+		"another one, not there": {at(3).warmFrom(failed, func(w *Warm) { w.NotThere = "gone" }), []string{clear, "note since when"}},
+		"the same":               {at(3).warmFrom(failed, sameSource), []string{create}},
+		"the first one":          {at(3).warmFrom(), []string{create}},
+	} {
+		p := Next(&test.scene.o)
+		if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) {
+			t.Errorf("%s: it does %q, want %q", name, said, test.want)
+		}
 	}
 }
 

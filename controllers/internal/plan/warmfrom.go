@@ -41,6 +41,8 @@ type Warm struct {
 	OnMiss bool
 	// Patience is how long after its first failure the source is given up; 0 for never.
 	Patience time.Duration
+	// Waits is why the Job has no drainer at work, and since when; zero if it has one.
+	Waits claims.Wait
 }
 
 // WarmClaim is a claim of the source. Made and Counts are what Warm.Made is for the Jobs that copy and count it.
