@@ -60,9 +60,9 @@ type WarmSource struct {
 	// false.
 	// +optional
 	OnMiss bool `json:"onMiss,omitempty"`
-	// patience is how long after its first failure, or since it was not there, a source that can't be copied holds the
-	// cluster back. Then the cluster is Ready, and on its own list, without it. A Job that copies is not ended. Defaults to
-	// 24h; 0s is for ever.
+	// patience is how long after its first failure, or since it was not there or the Job's pod could not start, a source
+	// that can't be copied holds the cluster back. Then the cluster is Ready, and on its own list, without it. A Job that
+	// copies is not ended, and another copy that a person asks for is not given up. Defaults to 24h; 0s is for ever.
 	// +optional
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('2400h')",message="warmFrom.patience must be from 0s to 2400h, such as 36h; the longest unit is h"
@@ -191,6 +191,6 @@ type WarmReceipt struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	CantTell []string `json:"cantTell,omitempty"`
-	// endedAt is when the last Job ended.
+	// endedAt is when the last of these Jobs ended.
 	EndedAt metav1.Time `json:"endedAt"`
 }

@@ -37,11 +37,11 @@ type WarmRecord struct {
 	// Source names the source, and Result says how its warming has ended.
 	Source string     `json:"source"`
 	Result WarmResult `json:"result,omitempty"`
-	// Since is when the warming that is open has failed first, or its source was not there; zero if neither. Why is the
-	// reason for which it was given up.
+	// Since is when the warming that is open has failed first since it last copied something or waited for the cluster, or
+	// its source was not there; zero if neither. Why is the reason for which it was given up.
 	Since time.Time `json:"since,omitzero"`
 	Why   string    `json:"why,omitempty"`
-	// Jobs counts the Jobs whose end is recorded.
+	// Jobs counts the Jobs whose receipt is recorded, without those that only count.
 	Jobs int32 `json:"jobs,omitempty"`
 	// Claims are those of the source's claims that were copied, as hashes of their UIDs.
 	Claims []string `json:"claims,omitempty"`
@@ -60,7 +60,7 @@ type WarmRecord struct {
 	Rejected       int64    `json:"rejected,omitempty"`
 	Bytes          int64    `json:"bytes,omitempty"`
 	CantTell       []string `json:"cantTell,omitempty"`
-	// At is when the last Job's end was recorded.
+	// At is when the last of these receipts was recorded.
 	At time.Time `json:"at,omitzero"`
 }
 
@@ -147,8 +147,8 @@ type (
 		Before          WarmRecord
 	}
 	// RecordWarm writes the result of a copy from the source on the Memcached. Receipt is the proof; nil if a person
-	// has skipped the warming, the source can't be listed or was given up, or only Since changes. Before is the record
-	// that is replaced. Answers is the person's request that is answered, and removed.
+	// has skipped the warming, the source can't be listed or was given up, its last claims have gone, or only Since changes.
+	// Before is the record that is replaced. Answers is the person's request that is answered, and removed.
 	RecordWarm struct {
 		Claim   ClaimRef
 		Target  string
@@ -157,7 +157,8 @@ type (
 		Receipt *Receipt
 		Answers string
 	}
-	// ClearWarm removes the person's request from the Memcached, and the count of failures.
+	// ClearWarm removes the person's request from the Memcached, and the count of failures; without the source, also since
+	// when it has failed.
 	ClearWarm struct {
 		Claim   ClaimRef
 		Answers string
@@ -166,7 +167,7 @@ type (
 
 // Notes tells whether nothing changes but since when the source could not be copied.
 func (a *RecordWarm) Notes() bool {
-	return a.Receipt == nil && !a.Record.Since.Equal(a.Before.Since) && a.Record.Result == a.Before.Result && a.Record.Jobs == a.Before.Jobs
+	return a.Receipt == nil && a.Record.Result == a.Before.Result && a.Answers == ""
 }
 
 func (a CreateWarm) kind() Kind {

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,8 +81,11 @@ func (r *run) recordWarm(ctx context.Context, a action.RecordWarm) error {
 		return err
 	}
 	set := map[string]string{}
-	if !a.Notes() {
+	ended := a.Receipt != nil && a.Record.Jobs != a.Before.Jobs // it was no count
+	if ended {
 		a.Record.At = r.now.UTC().Truncate(1e9)
+	}
+	if !a.Notes() {
 		set[cachev1alpha1.AnnotationAttempts] = ""
 	}
 	a.Record.Since = a.Record.Since.UTC().Truncate(1e9)
@@ -89,12 +93,14 @@ func (r *run) recordWarm(ctx context.Context, a action.RecordWarm) error {
 	if err := r.annotateCluster(ctx, live, a.Answers, set); err != nil {
 		return err
 	}
-	switch {
-	case a.Record.Jobs == a.Before.Jobs: // a count, or a note
-	case a.Record.Why != "":
-		r.event(r.cluster, "WarmingGivenUp", "Warm", "nothing more is copied from %s, as spec.warmFrom.patience says: %s", build.WarmSays(r.cluster), a.Record.Why)
-	case a.Receipt != nil:
+	switch changed := a.Record.Result != a.Before.Result; {
+	case a.Receipt != nil && !ended, a.Notes():
+	case ended:
 		r.event(r.cluster, "Warmed", "Warm", "%s: %s", build.WarmSays(r.cluster), summary(a.Receipt))
+	case changed && a.Record.Result == action.WarmGivenUp:
+		r.event(r.cluster, "WarmingGivenUp", "Warm", "nothing more is copied from %s, as spec.warmFrom.patience says: %s", build.WarmSays(r.cluster), a.Record.Why)
+	case changed && a.Record.Result == action.WarmCopied:
+		r.event(r.cluster, "Warmed", "Warm", "%s: all that are left were copied", build.WarmSays(r.cluster))
 	case a.Record.Result == action.WarmOnMiss:
 		r.event(r.cluster, "WarmedOnMiss", "Warm", "%s can't be listed: routers ask it for what they miss", build.WarmSays(r.cluster))
 	default:
@@ -105,20 +111,25 @@ func (r *run) recordWarm(ctx context.Context, a action.RecordWarm) error {
 
 // countWarmFailure is CountFailure for a warming.
 func (r *run) countWarmFailure(ctx context.Context, a action.CountFailure) error {
-	return r.annotateLive(ctx, "", map[string]string{cachev1alpha1.AnnotationAttempts: write.AttemptsText(a.Attempts)})
-}
-
-// clearWarm is ClearRetry for a warming.
-func (r *run) clearWarm(ctx context.Context, a action.ClearWarm) error {
-	return r.annotateLive(ctx, a.Answers, map[string]string{cachev1alpha1.AnnotationAttempts: ""})
-}
-
-func (r *run) annotateLive(ctx context.Context, answers string, set map[string]string) error {
 	live, err := read.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	if err != nil || live == nil || live.UID != r.cluster.UID {
 		return err
 	}
-	return r.annotateCluster(ctx, live, answers, set)
+	return r.annotateCluster(ctx, live, "", map[string]string{cachev1alpha1.AnnotationAttempts: write.AttemptsText(a.Attempts)})
+}
+
+// clearWarm is ClearRetry for a warming.
+func (r *run) clearWarm(ctx context.Context, a action.ClearWarm) error {
+	live, err := read.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	if err != nil || live == nil || live.UID != r.cluster.UID {
+		return err
+	}
+	set := map[string]string{cachev1alpha1.AnnotationAttempts: ""}
+	if record := observe.FailedBefore(live); record != nil {
+		record.Since = time.Time{}
+		set[cachev1alpha1.AnnotationWarmed] = record.String()
+	}
+	return r.annotateCluster(ctx, live, a.Answers, set)
 }
 
 // annotateCluster sets the annotations, or removes those with an empty value, on exactly this version of the

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -121,6 +122,53 @@ func WarmFromMemcached(source *cachev1alpha1.Memcached) *From {
 	return f
 }
 
+// OnMissOf is how routers reach the source that they ask for missed keys; nil if they ask none, or not members of this
+// Memcached.
+func OnMissOf(source *cachev1alpha1.Memcached, routers *appsv1.Deployment) *From {
+	if routers == nil {
+		return nil
+	}
+	f, pod := &From{}, &routers.Spec.Template.Spec
+	for i := range pod.Containers {
+		if pod.Containers[i].Name != ContainerRouter {
+			continue
+		}
+		for _, arg := range pod.Containers[i].Command {
+			flag, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			if to := map[string]*string{contract.FlagOnMiss: &f.From, contract.FlagOnMissClient: &f.Client, contract.FlagOnMissKeyPrefix: &f.KeyPrefix}[flag]; to != nil {
+				*to = value
+			}
+		}
+	}
+	servers, asks := strings.CutPrefix(f.From, contract.FromMemcached)
+	if !asks || !ourServers(source, strings.Split(servers, ",")) {
+		return nil
+	}
+	for i := range pod.Volumes {
+		if v := &pod.Volumes[i]; v.Name == sourceVolume && v.Projected != nil {
+			f.readSecrets(v.Projected.Sources)
+		}
+	}
+	return f
+}
+
+// readSecrets is the inverse of secrets.
+func (f *From) readSecrets(sources []corev1.VolumeProjection) {
+	for _, s := range sources {
+		if s.Secret == nil {
+			continue
+		}
+		for _, item := range s.Secret.Items {
+			switch path.Dir(item.Path) {
+			case path.Base(sourceTLS):
+				f.TLS, f.TLSKeys = s.Secret.Name, append(f.TLSKeys, item.Key)
+			case path.Base(sourceAuth):
+				f.Auth = s.Secret.Name
+			}
+		}
+	}
+}
+
 // connection is how to connect to the source.
 func (f *From) connection() (conn contract.Connection) {
 	if f.TLS != "" {
@@ -207,6 +255,9 @@ func WarmJob(c *cachev1alpha1.Memcached, o Options, p Warm) *batchv1.Job {
 		Transfer:     transferArgs(c, p.Ports, ring.Source(c.UID, p.Target), RingOf(c, p.Members)),
 	}
 	args.Scratch, args.SkipExpiringWithin = scratchDir, 0
+	if p.Counts { // it can't go on where another one was
+		args.Deadline = 0
+	}
 	args.RateLimitItems, args.RateLimitBytes = rates(spec.RateLimit)
 	pod := movingPod(c, o)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{
@@ -261,24 +312,29 @@ func WarmSays(c *cachev1alpha1.Memcached) string {
 	}
 }
 
-// WarmClaims are those of the claims that may be the source, in order of their names. why says what keeps one from
-// being read.
+// WarmClaims are the claims of the source, in order of their names. why says what keeps one of them from being read.
 func WarmClaims(c *cachev1alpha1.Memcached, all []corev1.PersistentVolumeClaim) (claims []corev1.PersistentVolumeClaim, why string) {
-	for i := range all {
-		claim := &all[i]
-		of, member := ClaimCluster(claim.Name)
-		switch {
-		case member && of == c.Name:
-			return nil, fmt.Sprintf("warmFrom.volumes.selector selects claim %s, which is this cluster's own", claim.Name)
-		case claim.DeletionTimestamp != nil:
-			return nil, fmt.Sprintf("claim %s is being deleted", claim.Name)
-		case ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem:
-			return nil, fmt.Sprintf("claim %s is for a block device, not for files", claim.Name)
-		case claim.Status.Phase == corev1.ClaimLost:
-			return nil, fmt.Sprintf("claim %s has lost its volume", claim.Name)
+	claims = slices.SortedFunc(slices.Values(all), func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
+	for i := range claims {
+		if why = unreadable(c, &claims[i]); why != "" {
+			break
 		}
-		claims = append(claims, *claim)
 	}
-	slices.SortFunc(claims, func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
-	return claims, ""
+	return claims, why
+}
+
+// unreadable says why the claim can't be a source; empty if it can.
+func unreadable(c *cachev1alpha1.Memcached, claim *corev1.PersistentVolumeClaim) string {
+	of, member := ClaimCluster(claim.Name)
+	switch {
+	case member && of == c.Name:
+		return fmt.Sprintf("warmFrom.volumes.selector selects claim %s, which is this cluster's own", claim.Name)
+	case claim.DeletionTimestamp != nil:
+		return fmt.Sprintf("claim %s is being deleted", claim.Name)
+	case ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem:
+		return fmt.Sprintf("claim %s is for a block device, not for files", claim.Name)
+	case claim.Status.Phase == corev1.ClaimLost:
+		return fmt.Sprintf("claim %s has lost its volume", claim.Name)
+	}
+	return ""
 }

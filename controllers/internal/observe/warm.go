@@ -22,11 +22,12 @@ import (
 
 // Warm has the known facts about the source of spec.warmFrom.
 type Warm struct {
-	// From is how the source is reached; nil if the source is claims, or is not there.
+	// From is how the source is reached; nil if the source is claims, or is not known. If it is not there, routers may know
+	// it yet.
 	From *build.From
 	// NotThere says why the source can't be read now.
 	NotThere string
-	// Claims are the source's claims that are left to be read, in order.
+	// Claims are the source's claims that are left to be read, in order, also if one of them can't be read now.
 	Claims []corev1.PersistentVolumeClaim
 }
 
@@ -53,6 +54,16 @@ func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request
 	return "", claims.NoRequest, false
 }
 
+// FailedBefore is the record of a source that the spec has no more, and that had failed when it was removed; nil if there is
+// none.
+func FailedBefore(c *cachev1alpha1.Memcached) *action.WarmRecord {
+	r, err := action.ParseWarmRecord(c.Annotations[cachev1alpha1.AnnotationWarmed])
+	if err != nil || r.Since.IsZero() || c.Spec.WarmFrom != nil && r.Source == build.WarmSource(c) {
+		return nil
+	}
+	return &r
+}
+
 // WarmAttempts is how many attempts of the warming have failed in a row.
 func WarmAttempts(c *cachev1alpha1.Memcached) int32 {
 	if c.Spec.WarmFrom == nil {
@@ -68,8 +79,8 @@ func (r *Reader) observeWarm(ctx context.Context, o *State) error {
 		return nil
 	}
 	if spec == nil {
-		if asked, _, _ := warmAsked(o.Cluster); asked != "" || o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts] != "" {
-			o.Warm = &Warm{} // the request is to be removed: it must not be about a later source
+		if asked, _, _ := warmAsked(o.Cluster); asked != "" || o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts] != "" || FailedBefore(o.Cluster) != nil {
+			o.Warm = &Warm{} // these are to be removed: they must not be about a later source
 		}
 		return nil
 	}
@@ -99,6 +110,7 @@ func (r *Reader) observeWarmMemcached(ctx context.Context, o *State) error {
 	default:
 		if o.Warm.From = build.WarmFromMemcached(source); o.Warm.From == nil {
 			o.Warm.NotThere = fmt.Sprintf("Memcached %s has no servers on its list", source.Name)
+			o.Warm.From = build.OnMissOf(source, o.Routers.Deployment) // routers are not rolled out for a moment
 		}
 	}
 	return nil
@@ -119,20 +131,17 @@ func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action
 	all, why := build.WarmClaims(o.Cluster, list.Items)
 	switch {
 	case why != "":
-	case len(list.Items) == 0:
+	case len(list.Items) == 0 && len(record.Claims) == 0:
 		why = "warmFrom.volumes.selector selects no claim"
 	case len(list.Items) > action.MaxWarmClaims || list.Continue != "":
 		why = fmt.Sprintf("warmFrom.volumes.selector selects more than %d claims", action.MaxWarmClaims)
 	}
-	if o.Warm.NotThere = why; why != "" {
-		return nil
-	}
-	if record.Result == action.WarmOpen {
-		all = slices.DeleteFunc(all, func(c corev1.PersistentVolumeClaim) bool {
-			return slices.Contains(record.Claims, plan.ClaimHash(c.UID))
-		})
-	}
-	if o.Warm.Claims = all; len(all) == 0 || len(o.Warms) > 0 {
+	all = slices.DeleteFunc(all, func(c corev1.PersistentVolumeClaim) bool {
+		return slices.Contains(record.Claims, plan.ClaimHash(c.UID))
+	})
+	all = all[:min(len(all), action.MaxWarmClaims)]
+	o.Warm.NotThere, o.Warm.Claims = why, all
+	if why != "" || len(all) == 0 || len(o.Warms) > 0 {
 		return nil
 	}
 	var names []string
@@ -202,6 +211,9 @@ func (o *State) planWarm() *plan.Warm {
 		if w.NotThere != "" {
 			w.Made = ring.WarmMade(identity.DutyOf(&o.Warms[i]).Target)
 		}
+	}
+	if len(o.Warms) > 0 {
+		w.Waits = o.DrainerWaits(o.Now)[o.Cluster.UID]
 	}
 	return w
 }

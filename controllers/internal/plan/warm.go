@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -70,82 +71,127 @@ func (told Told) holdList(v *view, replicas int32) Told {
 // decideWarm decides about the warming.
 func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	from := v.Warm
-	if from != nil {
-		from = from.step(v.Record.Target())
-	}
-	end := func(but, why string) (left *claims.Job) {
-		for i := range v.Warms {
-			if j := &v.Warms[i]; but != "" && j.Target == but && !j.Deleting {
-				left = j
-			} else {
-				w.DeleteJob(j, why)
-			}
-		}
-		return left
-	}
-	switch {
-	case from == nil || from.Removed:
-		end("", "spec.warmFrom was removed")
-		if from != nil { // a word of a person must not be about a later source
+	if from == nil || from.Removed {
+		v.endWarms("", "spec.warmFrom was removed", &w)
+		if from != nil { // a word of a person, and failures, must not be about a later source
 			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 		}
 		return s, w
+	}
+	from = from.step(v.Record.Target())
+	record := action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Answers: from.Asked}
+	switch {
 	case !from.open():
-		end("", "the cluster is warm")
+		v.endWarms("", "the cluster is warm", &w)
 		if from.Asked != "" {
 			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 		}
 		return s.is(WarmEnded, "", ""), w
 	case from.Holder.MoveRequest == claims.Skip:
-		end("", "a person skips the warming")
-		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: from.without(action.WarmSkipped), Answers: from.Asked})
+		v.endWarms("", "a person skips the warming", &w)
+		record.Record = from.next(action.WarmSkipped)
+		w.Do(record)
+		return s.is(WarmEnded, "", ""), w
+	case from.allCopied():
+		v.endWarms("", "all claims are copied", &w)
+		record.Record = from.next(action.WarmCopied)
+		w.Do(record)
 		return s.is(WarmEnded, "", ""), w
 	}
 	s.Open = true
-	if size.Replicas == 0 {
-		if end("", "the cluster hibernates"); !from.Record.Since.IsZero() {
-			w.Do(from.note(time.Time{}))
-		}
-		return s.is(WarmWaits, claims.Hibernating, "no member runs that could take items"), w
-	}
-	if why := warmYields(v); why != "" {
-		end("", why)
-		return s.is(WarmWaits, claims.InTurn, why), w
-	}
-	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
-	s.Job = end(target, "what is copied, or the ring, has changed")
-	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
-	case s.Job == nil:
-		s = v.beginWarm(from, s, target, size, &w)
-	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
-		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
-		return s.is(WarmWaits, claims.InTurn, "the size changes first"), w
-	}
-	if s.Job != nil {
-		s = v.followWarm(from, s, &w)
-	}
-	return v.givesUp(from, s, &w), w
+	return v.fill(from, s, size, &w), w
 }
 
-// givesUp ends a warming whose source could not be copied for too long.
+// endWarms deletes the Jobs of warmings, and returns the one with this target, which is left.
+func (v *view) endWarms(but, why string, w *claims.Work) (left *claims.Job) {
+	for i := range v.Warms {
+		if j := &v.Warms[i]; but != "" && j.Target == but && !j.Deleting {
+			left = j
+		} else {
+			w.DeleteJob(j, why)
+		}
+	}
+	return left
+}
+
+// fill decides about a warming that is open.
+func (v *view) fill(from *Warm, s WarmState, size *Size, w *claims.Work) WarmState {
+	if from.Record.Source != from.Source && from.Holder.Attempts.Failed > 0 { // they are another source's
+		w.Do(action.ClearWarm{Claim: from.Holder.Ref()})
+		from.Holder.Attempts = action.Attempts{}
+	}
+	if s.Job = v.recordEnded(from, w); s.Job != nil {
+		return s.is(WarmRuns, "", "")
+	}
+	switch why := warmYields(v); {
+	case size.Replicas == 0:
+		v.endWarms("", "the cluster hibernates", w)
+		return v.givesUp(from, s.is(WarmWaits, claims.Hibernating, "no member runs that could take items"), w)
+	case why != "":
+		v.endWarms("", why, w)
+		return v.givesUp(from, s.is(WarmWaits, claims.InTurn, why), w)
+	}
+	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
+	s.Job = v.endWarms(target, "what is copied, or the ring, has changed", w)
+	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
+	case s.Job == nil:
+		s = v.beginWarm(from, s, target, size, w)
+	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
+		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
+		return s.is(WarmWaits, claims.InTurn, "the size changes first")
+	}
+	if s.Job != nil {
+		s = v.followWarm(from, s, w)
+	}
+	return v.givesUp(from, s, w)
+}
+
+// givesUp ends a warming whose source could not be copied for too long. A person who asks for another copy waits for it.
 func (v *view) givesUp(from *Warm, s WarmState, w *claims.Work) WarmState {
-	switch end := from.Record.Since.Add(from.Patience); {
-	case from.Patience <= 0 || s.Phase != WarmFailed && s.Reason != cachev1alpha1.ReasonSourceNotThere:
-	case from.Record.Since.IsZero():
+	since, reason := from.Record.Since, s.Reason
+	failed := s.Phase == WarmFailed || s.Reason == cachev1alpha1.ReasonSourceNotThere
+	switch unstarted := s.Phase == WarmRuns && s.Job != nil && s.Job.Unstarted && !from.Waits.Since.IsZero(); {
+	case v.waitsForMembers(&s), failed && outOfTimeOnly(s.Job):
+		if !since.IsZero() || failed && from.Record.Source != from.Source {
+			w.Do(from.note(time.Time{}))
+		}
+		return s
+	case !failed && !unstarted, from.Repeats && from.Record.Result != action.WarmOpen:
+		return s
+	case unstarted:
+		since, reason = from.Waits.Since, cmp.Or(from.Waits.Reason, cachev1alpha1.ReasonWarmStuck)
+	case since.IsZero():
 		w.Do(from.note(v.Now))
+		return s
+	}
+	switch end := since.Add(from.Patience); {
+	case from.Patience <= 0:
 	case v.Now.Before(end):
 		w.WakeAt(end)
 	default:
 		*w = claims.Work{}
-		for i := range v.Warms {
-			w.DeleteJob(&v.Warms[i], "the source is given up")
-		}
-		record := from.without(action.WarmGivenUp)
-		record.Why = claims.Bound(s.Reason, action.MaxWarmText)
+		v.endWarms("", "the source is given up", w)
+		record := from.next(action.WarmGivenUp)
+		record.Why = claims.Bound(reason, action.MaxWarmText)
 		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
 		return WarmState{Open: true}.is(WarmEnded, "", "")
 	}
 	return s
+}
+
+// waitsForMembers tells whether the warming waits for the cluster itself, and not for its source, nor for its next attempt.
+func (v *view) waitsForMembers(s *WarmState) bool {
+	between := len(v.Warms) > 0 || slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return ring.IsWarm(d.Target) })
+	return s.Phase == WarmWaits && s.Reason != cachev1alpha1.ReasonSourceNotThere && !between
+}
+
+// outOfTimeOnly tells whether the Job has copied items until its deadline: the next one goes on.
+func outOfTimeOnly(j *claims.Job) bool {
+	if j == nil {
+		return false
+	}
+	n := ReceiptNumbers(j.Receipt)
+	return n.Reason == contract.ReasonDeadlineExceeded && n.Added > 0
 }
 
 // note records since when the source could not be copied.
@@ -190,6 +236,39 @@ func (v *view) beginWarm(from *Warm, s WarmState, target string, size *Size, w *
 	return s
 }
 
+// recordEnded records a Job that has ended well, before anything else ends it: the next one would bring back what clients
+// have deleted since.
+func (v *view) recordEnded(from *Warm, w *claims.Work) *claims.Job {
+	for i := range v.Warms {
+		job := &v.Warms[i]
+		from := from.ofJob(job.Target, v.Record)
+		if job.State != claims.JobComplete || job.Deleting || from == nil || from.invalid(job, v.Record.Ring.Size) != nil {
+			continue
+		}
+		a := action.RecordWarm{Claim: from.Holder.Ref(), Target: job.Target, Before: from.Record, Receipt: job.Receipt}
+		switch {
+		case from.Counts:
+			a.Record = from.afterCount(job.Receipt, v.Record.Target())
+		case from.More:
+			a.Record = from.after(job.Receipt, action.WarmOpen)
+		default:
+			a.Record, a.Answers = from.after(job.Receipt, action.WarmCopied), from.Asked
+		}
+		w.Do(a)
+		return job
+	}
+	return nil
+}
+
+// invalid says why the receipt of a Job of this step doesn't count; nil if it does.
+func (w *Warm) invalid(job *claims.Job, members int32) error {
+	err := receiptOf(&w.Holder, job)
+	if err == nil && len(ReceiptNumbers(job.Receipt).Demand) != w.counts(members) {
+		err = errors.New("the receipt is that of another step")
+	}
+	return err
+}
+
 // followWarm decides about a warming that has its Job.
 func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 	job := s.Job
@@ -200,12 +279,13 @@ func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 		WayOut: "see the Job's log, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry, or =skip to go on with what was copied",
 	}
 	if job.State != claims.JobActive {
-		if a.Invalid = receiptOf(&from.Holder, job); a.Invalid == nil && len(ReceiptNumbers(job.Receipt).Demand) != from.counts(v.Record.Ring.Size) {
-			a.Invalid = errors.New("the receipt is that of another step")
-		}
+		a.Invalid = from.invalid(job, v.Record.Ring.Size)
 	}
 	refused := job.State == claims.JobFailed && job.Receipt != nil && job.Receipt.Reason == contract.ReasonListingRefused
 	switch {
+	case job.State == claims.JobComplete && from.Volumes && from.Volume.Name == "":
+		w.WakeAt(v.Now.Add(looksAgain))
+		return s.is(WarmWaits, cachev1alpha1.ReasonSourceNotThere, from.NotThere)
 	case refused && from.OnMiss:
 		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: from.next(action.WarmOnMiss), Answers: from.Asked})
 		return s.is(WarmRuns, "", "")
@@ -214,28 +294,14 @@ func (v *view) followWarm(from *Warm, s WarmState, w *claims.Work) WarmState {
 	case job.Receipt != nil && job.Receipt.Reason == contract.ReasonTargetTooSmall:
 		a.WayOut = "raise spec.size or spec.memory, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry; or set spec.warmFrom.onShortage to Proceed"
 	}
-	if job.State == claims.JobComplete && a.Invalid == nil && from.Counts {
-		record := from.afterCount(job.Receipt, v.Record.Target())
-		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: record, Receipt: job.Receipt})
-		return s.is(WarmRuns, "", "")
-	}
-	if job.State == claims.JobComplete && a.Invalid == nil {
-		result := action.WarmCopied
-		if from.More {
-			result = action.WarmOpen
-		}
-		answers := ""
-		if result != action.WarmOpen {
-			answers = from.Asked
-		}
-		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: from.after(job.Receipt, result), Receipt: job.Receipt, Answers: answers})
-		return s.is(WarmRuns, "", "")
-	}
 	o := w.Follow(v.Now, &a)
 	s.RetryAt = o.RetryAt
 	phase := map[claims.DrainPhase]WarmPhase{claims.Draining: WarmRuns, claims.Waiting: WarmWaits, claims.Failed: WarmFailed}[o.Phase]
 	if phase == WarmRuns && from.Counts {
 		return s.is(phase, "", fmt.Sprintf("what all claims have is counted first, now claim %s", from.Volume.Name))
+	}
+	if from.Volume.Name != "" && o.Message != "" && o.Reason != contract.ReasonTargetTooSmall { // that is about all claims
+		o.Message = fmt.Sprintf("claim %s: %s", from.Volume.Name, o.Message)
 	}
 	return s.is(phase, o.Reason, o.Message)
 }
@@ -253,34 +319,28 @@ func (w *Warm) afterCount(receipt *action.Receipt, ring string) action.WarmRecor
 	r := w.Record
 	r.UID, r.Source, r.Ring = w.Holder.UID, w.Source, ring
 	r.Counted, r.Needs = append(slices.Clone(w.counted), ClaimHash(w.Volume.UID)), ReceiptNumbers(receipt).Demand
+	r.Since = time.Time{}
 	return r
 }
 
 // next is the record with this result, and without a receipt.
 func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	r := w.Record
-	r.UID, r.Source, r.Result, r.Why = w.Holder.UID, w.Source, result, ""
-	if result != action.WarmOpen {
-		r.Since = time.Time{}
+	r.UID, r.Source, r.Result, r.Why, r.Since = w.Holder.UID, w.Source, result, "", time.Time{}
+	if result == action.WarmCopied {
+		r.Claims = nil
 	}
-	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	return r
-}
-
-// without is the record of a warming that ends without a copy. If it was another copy, the first one's result stays.
-func (w *Warm) without(result action.WarmResult) action.WarmRecord {
-	if w.Record.Result != action.WarmOpen {
-		result = w.Record.Result
-	}
-	return w.next(result)
 }
 
 // after is the record with the receipt of another Job.
 func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.WarmRecord {
 	r, n := w.next(result), ReceiptNumbers(receipt)
 	r.Add(&n)
-	if r.Claims = nil; w.Volumes && w.More {
-		r.Claims = append(slices.Clone(w.Record.Claims), ClaimHash(w.Volume.UID))
+	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
+	if w.More {
+		r.Claims = append(slices.Clone(r.Claims), ClaimHash(w.Volume.UID))
+		r.Claims = r.Claims[max(0, len(r.Claims)-action.MaxWarmClaims):]
 	}
 	return r
 }

@@ -76,7 +76,7 @@ func aboutWarming(p *Plan) (said []string) {
 }
 
 func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
-	create := "warm 3 members, by ring warm-made-0-0-"
+	create, note := "warm 3 members, by ring warm-made-0-0-", "note since when"
 	for name, test := range map[string]struct {
 		scene *scene
 		// want begins the actions about the warming, in order.
@@ -88,33 +88,38 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"it begins":                    {at(3).warmFrom(), []string{create}, WarmRuns, ""},
 		"a member is not ready":        {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "not all members are ready"},
 		"the cluster hibernates":       {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
-		"the source is not there":      {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
+		"the source is not there":      {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), []string{note}, WarmWaits, "no such Memcached"},
 		"it runs":                      {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
 		"it was removed from the spec": {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
 		"its pods can't start, and would be made in another way now": {at(3).warmFrom().warmJob(func(j *claims.Job) { j.Unstarted, j.Outdated = true, true }),
 			[]string{"delete Job warm: no pod of it has run"}, WarmWaits, "starts anew"},
-		"another source":                       {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
-		"the size changes while it copies":     {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
-		"the size changes while it can't copy": {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
-		"the size changes before it begins":    {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
-		"it was copied":                        {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"it is warm":                           {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
-		"a word that comes too late":           {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
-		"a word about no source":               {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
-		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Repeats, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
-		"a person skips it":                    {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
-		"it failed":                            {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
+		"another source":                          {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
+		"the size changes while it copies":        {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
+		"the size changes while it can't copy":    {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
+		"the size changes before it begins":       {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
+		"it was copied":                           {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"it was copied, and a member is to leave": {at(3).warmFrom().warmJob(copied).wanted(2), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"its last claims are gone":                {at(3).warmFrom(claimsLeft(), func(w *Warm) { w.Record.Claims = []string{ClaimHash("uid-a")} }), []string{"record the warming by ring : Warm"}, WarmEnded, ""},
+		"it is warm":                              {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
+		"a word that comes too late":              {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
+		"no other copy, of one that was given up": {at(3).warmFrom(func(w *Warm) {
+			w.Holder.MoveRequest, w.Asked, w.Record = claims.Skip, "skip", action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
+		}), []string{"clear the request"}, WarmEnded, ""},
+		"a word about no source": {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
+		"a person asks for more": {at(3).warmFrom(warmed, func(w *Warm) { w.Repeats, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
+		"a person skips it":      {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
+		"it failed":              {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), []string{note}, WarmFailed, "the next one is at"},
 		"it failed a minute ago": {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).with(func(o *Observed) { o.Now = o.Now.Add(time.Minute) }),
 			[]string{"count failure 1 of claim cache", "delete Job warm: it failed"}, WarmWaits, "next attempt"},
 		"a person says retry": {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Retry, "retry" }).warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)),
 			[]string{"delete Job warm: a person asked for a retry", "clear the request"}, WarmWaits, "retry"},
-		"the source refuses to be listed": {at(3).warmFrom().warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)), nil, WarmFailed, "spec.warmFrom.onMiss"},
+		"the source refuses to be listed": {at(3).warmFrom().warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)), []string{note}, WarmFailed, "spec.warmFrom.onMiss"},
 		"routers ask it then": {at(3).warmFrom(func(w *Warm) { w.OnMiss = true }).warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)),
 			[]string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"the cluster is too small": {at(3).warmFrom().warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)), nil, WarmFailed, "raise spec.size"},
+		"the cluster is too small": {at(3).warmFrom().warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)), []string{note}, WarmFailed, "raise spec.size"},
 		"a pod is refused, a retry later": {at(3).warmFrom().with(func(o *Observed) {
 			o.Obstructed = map[types.UID]claims.Obstruction{"uid-cache": {Why: "a quota", Until: o.Now.Add(time.Second)}}
-		}), nil, WarmFailed, "a quota"},
+		}), []string{note}, WarmFailed, "a quota"},
 		"a volume is to be drained": {at(2).warmFrom().warmJob().left(2),
 			[]string{"delete Job warm: claim data-2 is drained first"}, WarmWaits, "drained first"},
 		"items are to be moved": {at(3).warmFrom().with(func(o *Observed) {
@@ -217,27 +222,37 @@ func TestALiveCheckKeepsAWarmingApart(t *testing.T) {
 	}
 }
 
+// claimsLeft gives the warming these claims of a source, whose Jobs are made of their names.
+func claimsLeft(names ...string) func(*Warm) {
+	return func(w *Warm) {
+		w.Volumes, w.Left = true, nil
+		for _, name := range names {
+			w.Left = append(w.Left, WarmClaim{action.ClaimRef{Name: name, UID: types.UID("uid-" + name)}, name, "count-" + name})
+		}
+	}
+}
+
+// recorded is the record that the plan writes; zero if it writes none.
+func recorded(s *scene) action.WarmRecord {
+	p := Next(&s.o)
+	for _, a := range p.Actions {
+		if r, is := a.(action.RecordWarm); is {
+			return r.Record
+		}
+	}
+	return action.WarmRecord{}
+}
+
 func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
 	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
-	from := func(w *Warm) {
-		w.Volumes, w.Volume, w.More = true, action.ClaimRef{Name: "backup-0", UID: "uid-backup-0"}, true
-	}
-	record := func(p Plan) action.WarmRecord {
-		for _, a := range p.Actions {
-			if r, is := a.(action.RecordWarm); is {
-				return r.Record
-			}
-		}
-		return action.WarmRecord{}
-	}
-	s := at(3).warmFrom(from).warmJob(copied)
-	first := record(Next(&s.o))
-	want := action.WarmRecord{UID: "uid-cache", Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-backup-0")}, Passes: 2, Found: 12, Added: 9, AlreadyPresent: 1, Rejected: 2}
+	s := at(3).warmFrom(claimsLeft("made", "other"), func(w *Warm) { w.Record.Since = time.Unix(999_000, 0) }).warmJob(copied)
+	first := recorded(s)
+	want := action.WarmRecord{UID: "uid-cache", Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-made")}, Passes: 2, Found: 12, Added: 9, AlreadyPresent: 1, Rejected: 2}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	s = at(3).warmFrom(from, func(w *Warm) { w.Record, w.More, w.Volume.UID = first, false, "uid-backup-1" }).warmJob(copied)
-	if last := record(Next(&s.o)); last.Result != action.WarmCopied || last.Jobs != 2 || last.Found != 24 || last.Claims != nil {
+	s = at(3).warmFrom(claimsLeft("made"), func(w *Warm) { w.Record = first }).warmJob(copied)
+	if last := recorded(s); last.Result != action.WarmCopied || last.Jobs != 2 || last.Found != 24 || last.Claims != nil {
 		t.Errorf("at the end: %+v", last)
 	}
 	again, err := action.ParseWarmRecord(first.String())
@@ -266,6 +281,7 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 		return create
 	}
 	counts := func(s *scene, demand ...int64) *scene {
+		s.o.Warm.Record.Since = time.Unix(999_000, 0)
 		c := creates(s)
 		if !c.Counts {
 			t.Fatalf("it doesn't count: %+v", c)
@@ -275,7 +291,9 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 		p := Next(&s.o)
 		for _, planned := range p.Actions {
 			if r, is := planned.(action.RecordWarm); is {
-				s.o.Warm.Record, s.o.Warms = r.Record, nil
+				if s.o.Warm.Record, s.o.Warms = r.Record, nil; !r.Record.Since.IsZero() {
+					t.Error("what comes next counts as failed since before the count")
+				}
 				return s
 			}
 		}
@@ -339,6 +357,18 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 			w.Record = action.WarmRecord{UID: "uid-cache", Source: "source", Since: time.Unix(1_000_000, 0).Add(-ago)}
 		}
 	}
+	unstarted := func(ago time.Duration) func(*Warm) {
+		return func(w *Warm) {
+			w.Patience, w.Waits = patience, claims.Wait{Reason: "Unschedulable", Since: time.Unix(1_000_000, 0).Add(-ago)}
+		}
+	}
+	starting := func(j *claims.Job) { j.Unstarted = true }
+	outOfTime := func(added int64) func(*claims.Job) {
+		return func(j *claims.Job) {
+			failedFor(contract.ReasonDeadlineExceeded, contract.ExitFailed)(j)
+			j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Reason: contract.ReasonDeadlineExceeded, ExitCode: contract.ExitFailed, Outcomes: contract.Outcomes{Added: added}})
+		}
+	}
 	fails := failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)
 	for name, test := range map[string]struct {
 		scene *scene
@@ -356,7 +386,16 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 		"it hibernates": {away(since(time.Minute)).wanted(0), []string{"note since when"}, WarmWaits},
 		"another copy": {away(since(patience), func(w *Warm) {
 			w.Repeats, w.Asked, w.Record.Result, w.Record.Jobs = true, "again", action.WarmCopied, 1
-		}), []string{"record the warming by ring : Warm"}, WarmEnded},
+		}), nil, WarmWaits},
+		"not all members are ready":     {at(3).warmFrom(since(time.Minute)).with(func(o *Observed) { o.Ready = nil }), []string{"note since when"}, WarmWaits},
+		"a failed Job is being deleted": {at(3).warmFrom(since(time.Minute)).warmJob(fails, gone), nil, WarmWaits},
+		"a drain comes first":           {at(2).warmFrom(since(time.Minute)).left(2), []string{"note since when"}, WarmWaits},
+		"its pod can't start":           {at(3).warmFrom(unstarted(patience - 1)).warmJob(starting), nil, WarmRuns},
+		"its pod could not start for so long": {at(3).warmFrom(unstarted(patience)).warmJob(starting),
+			[]string{"delete Job warm: the source is given up", "record the warming by ring : GivenUp"}, WarmEnded},
+		"it was out of time, and has copied":         {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(7)), []string{"note since when"}, WarmFailed},
+		"it was out of time at first":                {at(3).warmFrom(func(w *Warm) { w.Patience = patience; w.Record.Source = "source" }).warmJob(outOfTime(7)), nil, WarmFailed},
+		"it was out of time, and has copied nothing": {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(0)), []string{"delete Job", "record the warming by ring : GivenUp"}, WarmEnded},
 		"it was given up": {away(func(w *Warm) {
 			w.Record = action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
 		}), nil, WarmEnded},
@@ -371,6 +410,12 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 			}
 		})
 	}
+	if why := recorded(at(3).warmFrom(unstarted(patience)).warmJob(starting)).Why; why != "Unschedulable" {
+		t.Errorf("it was given up because of %q", why)
+	}
+	if since := recorded(at(2).warmFrom(since(time.Minute)).left(2)).Since; !since.IsZero() {
+		t.Errorf("after the drain it counts as failed since %s", since)
+	}
 	if p := Next(&away(since(patience - time.Minute)).o); p.Wake.IsZero() || p.Wake.After(time.Unix(1_000_000, 0).Add(time.Minute)) {
 		t.Errorf("the next look is at %s", p.Wake)
 	}
@@ -379,6 +424,112 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 	}
 	if p := Next(&away(func(w *Warm) { w.Record.Result = action.WarmGivenUp }).o); p.ListSize != 3 {
 		t.Errorf("%d members are on the list when the source is given up", p.ListSize)
+	}
+}
+
+// A complete copy is recorded before anything else ends its Job: the next one would bring back what clients have deleted.
+func TestACompleteCopyIsRecordedWhateverComesNext(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	counted := func(j *claims.Job) {
+		j.State, j.Target = claims.JobComplete, strings.Replace(j.Target, "-made-", "-count-made-", 1)
+		j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Complete: true, Demand: []int64{1, 2, 3}})
+	}
+	countsFirst := func(w *Warm) { w.CountsFirst = true }
+	away := func(w *Warm) { w.NotThere = "claim other is being deleted" }
+	const record = "record the warming by ring warm-"
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"the cluster shrinks":          {at(3).warmFrom().warmJob(copied).wanted(2), []string{record}},
+		"it hibernates":                {at(3).warmFrom().warmJob(copied).wanted(0), []string{record}},
+		"a volume is drained":          {at(2).warmFrom().warmJob(copied).left(2), []string{record}},
+		"a claim that comes before it": {at(3).warmFrom(claimsLeft("a", "made")).warmJob(copied), []string{record}},
+		"another claim, to be counted": {at(3).warmFrom(claimsLeft("made", "z"), countsFirst).warmJob(copied), []string{record}},
+		"another claim goes":           {at(3).warmFrom(claimsLeft("made", "other"), away).warmJob(copied), []string{record}},
+		"a count":                      {at(3).warmFrom(claimsLeft("made", "other"), countsFirst).warmJob(counted), []string{record}},
+		"a count, and a claim goes":    {at(3).warmFrom(claimsLeft("a", "made", "other"), countsFirst, away).warmJob(counted), []string{record}},
+		"a count, and it shrinks":      {at(3).warmFrom(claimsLeft("made", "other"), countsFirst).warmJob(counted).wanted(2), []string{"delete Job warm"}},
+		"another source":               {at(3).warmFrom().warmJob(copied).with(func(o *Observed) { o.Warm.Made = "new" }), []string{"delete Job warm"}},
+		"an earlier copy":              {at(3).warmFrom().warmJob(copied).with(func(o *Observed) { o.Warm.Record.Jobs = 1 }), []string{"delete Job warm"}},
+		"without a receipt":            {at(3).warmFrom().warmJob(withoutReceipt).wanted(2), []string{"delete Job warm"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) {
+				t.Errorf("it does %q, want %q", said, test.want)
+			}
+		})
+	}
+}
+
+// Claims come and go while others are copied. None counts as copied that was not, and one that has gone holds nothing up.
+func TestClaimsThatGoMidwayHoldNothingUp(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	away := func(w *Warm) { w.NotThere = "claim c is being deleted" }
+	one := func(w *Warm) {
+		w.Record = action.WarmRecord{Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-a")}}
+	}
+	for name, test := range map[string]struct {
+		scene  *scene
+		want   []string
+		phase  WarmPhase
+		result action.WarmResult
+		claims int
+	}{
+		"the first is copied, a further one goes": {at(3).warmFrom(claimsLeft("made", "b", "c"), away).warmJob(copied), []string{"record the warming"}, WarmRuns, action.WarmOpen, 1},
+		"it goes itself, when it is copied":       {at(3).warmFrom(claimsLeft(), away).warmJob(copied), []string{"note since when"}, WarmWaits, action.WarmOpen, 0},
+		"it goes itself, while it is copied":      {at(3).warmFrom(claimsLeft(), away).warmJob().copies(), nil, WarmRuns, action.WarmOpen, 0},
+		"the last one is gone":                    {at(3).warmFrom(claimsLeft(), one), []string{"record the warming by ring : Warm"}, WarmEnded, action.WarmCopied, 0},
+		"the last one is gone, with a Job":        {at(3).warmFrom(claimsLeft(), one).warmJob(), []string{"delete Job warm: all claims are copied", "record the warming by ring : Warm"}, WarmEnded, action.WarmCopied, 0},
+		"the last one is on its way":              {at(3).warmFrom(claimsLeft("made"), one).warmJob().copies(), nil, WarmRuns, action.WarmOpen, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) || p.Warming.Phase != test.phase {
+				t.Errorf("it does %q and is %s, want %q, %s", said, p.Warming.Phase, test.want, test.phase)
+			}
+			if r := recorded(test.scene); r.Result != test.result || len(r.Claims) != test.claims {
+				t.Errorf("the record is %+v", r)
+			}
+		})
+	}
+	s := at(3).warmFrom(claimsLeft("made", "b"), one).warmJob(copied)
+	s.o.Warm.Record.Claims = slices.Repeat(s.o.Warm.Record.Claims, action.MaxWarmClaims)
+	full := recorded(s)
+	if _, err := action.ParseWarmRecord(full.String()); err != nil {
+		t.Errorf("after many claims, which have gone: %v", err)
+	}
+}
+
+// What is said of a claim names it.
+func TestAFailureNamesTheClaim(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	s := at(3).warmFrom(claimsLeft("made", "b")).warmJob(failedFor("WarmFileTruncated", contract.ExitUnrecoverable))
+	if p := Next(&s.o); p.Warming.Phase != WarmFailed || !strings.Contains(p.Warming.Message, "claim made: why") {
+		t.Errorf("it is %s: %s", p.Warming.Phase, p.Warming.Message)
+	}
+}
+
+// Failures of a source don't count for the next one.
+func TestFailuresOfAnEarlierSourceAreForgotten(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	failed := func(w *Warm) { w.Holder.Attempts = action.Attempts{Failed: 6, Last: "uid-before"} }
+	sameSource := func(w *Warm) { w.Record.Source = "source" }
+	const clear, create = "clear the request", "warm 3 members"
+	for name, test := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"another source":         {at(3).warmFrom(failed), []string{clear, create}},
+		"another one, not there": {at(3).warmFrom(failed, func(w *Warm) { w.NotThere = "gone" }), []string{clear, "note since when"}},
+		"the same":               {at(3).warmFrom(failed, sameSource), []string{create}},
+		"the first one":          {at(3).warmFrom(), []string{create}},
+	} {
+		p := Next(&test.scene.o)
+		if said := aboutWarming(&p); !slices.EqualFunc(said, test.want, strings.HasPrefix) {
+			t.Errorf("%s: it does %q, want %q", name, said, test.want)
+		}
 	}
 }
 

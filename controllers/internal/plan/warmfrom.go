@@ -10,6 +10,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Warm has the request in spec.warmFrom, and the known facts about the source.
@@ -40,6 +41,8 @@ type Warm struct {
 	OnMiss bool
 	// Patience is how long after its first failure the source is given up; 0 for never.
 	Patience time.Duration
+	// Waits is why the Job has no drainer at work, and since when; zero if it has one.
+	Waits claims.Wait
 }
 
 // WarmClaim is a claim of the source. Made and Counts are what Warm.Made is for the Jobs that copy and count it.
@@ -48,23 +51,34 @@ type WarmClaim struct {
 	Made, Counts string
 }
 
-// warmStep is what is done next with claims: Volume is copied, or counted. More tells whether others follow it.
+// warmStep is what is done next with claims: Volume is copied, or counted. More tells whether others follow it. made is
+// what Warm.Made is for its Job.
 type warmStep struct {
 	Volume action.ClaimRef
 	Counts bool
 	More   bool
+	made   string
 	// counted are the claims that are counted already, and needs is what they have for each member, in MiB.
 	counted []string
 	needs   []int64
 }
 
-// step decides which claim is read next, for the ring of that name.
+// step decides which claim is read next, for the ring of that name. What can't be found now ends no Job that has begun: the
+// step is that of the Job then, or none if its claim is not left.
 func (w Warm) step(ring string) *Warm {
-	if !w.Volumes || len(w.Left) == 0 {
-		return &w
+	steps := w.steps(ring)
+	at := 0
+	if w.NotThere != "" {
+		at = slices.IndexFunc(steps, func(s warmStep) bool { return s.made == w.Made })
 	}
-	made := w.Left[0].Made
-	w.warmStep = warmStep{Volume: w.Left[0].ClaimRef, More: len(w.Left) > 1}
+	if 0 <= at && at < len(steps) {
+		w.warmStep, w.Made = steps[at], steps[at].made
+	}
+	return &w
+}
+
+// steps are all that may be done with claims, beginning with what is done next.
+func (w *Warm) steps(ring string) (steps []warmStep) {
 	if w.CountsFirst && len(w.Left) > 1 && len(w.Record.Claims) == 0 {
 		var counted []string
 		var needs []int64
@@ -72,16 +86,34 @@ func (w Warm) step(ring string) *Warm {
 			counted, needs = w.Record.Counted, w.Record.Needs
 		}
 		rest := slices.DeleteFunc(slices.Clone(w.Left), func(c WarmClaim) bool { return slices.Contains(counted, ClaimHash(c.UID)) })
-		if len(rest) > 0 {
-			made = rest[0].Counts
-			w.warmStep = warmStep{Volume: rest[0].ClaimRef, Counts: true, More: len(rest) > 1, counted: counted, needs: needs}
+		for _, c := range rest {
+			steps = append(steps, warmStep{Volume: c.ClaimRef, Counts: true, More: len(rest) > 1, made: c.Counts, counted: counted, needs: needs})
 		}
 	}
-	if w.NotThere == "" { // what can't be found now ends no Job that has begun
-		w.Made = made
+	for _, c := range w.Left {
+		steps = append(steps, warmStep{Volume: c.ClaimRef, More: len(w.Left) > 1, made: c.Made})
 	}
-	return &w
+	return steps
 }
+
+// ofJob is the warming at the step of that Job; nil if the Job is of another source, or of an earlier copy. The ring is that
+// of now: a count is of its own ring only, a copy counts whatever the ring is now.
+func (w *Warm) ofJob(target string, r ring.Record) *Warm {
+	then := *w
+	steps := []warmStep{{made: w.Made}}
+	if w.Volumes {
+		steps = w.steps(r.Target())
+	}
+	for _, then.warmStep = range steps {
+		if is := ring.IsWarmOf(target, then.made, w.Record.Jobs); is && (!then.Counts || target == ring.WarmTarget(then.made, w.Record.Jobs, r)) {
+			return &then
+		}
+	}
+	return nil
+}
+
+// allCopied tells whether each claim that is there was copied.
+func (w *Warm) allCopied() bool { return w.Volumes && w.NotThere == "" && len(w.Left) == 0 }
 
 // onlyThese tells whether all that were counted are left.
 func (w *Warm) onlyThese(counted []string) bool {

@@ -45,6 +45,9 @@ func (w *walk) actOnWarming(planned action.Action) (changed, known bool) {
 	}
 	switch a := planned.(type) {
 	case action.CreateWarm:
+		if w.Warm.Volumes && a.Volume.Name == "" {
+			return false, true // no Job can read that
+		}
 		if w.counts == nil {
 			w.counts = map[string]bool{}
 		}
@@ -113,6 +116,9 @@ func (w *walk) endWarm(j claims.Job, how func(*claims.Job)) {
 }
 
 func (w *walk) warmMishaps() (all []happens) {
+	if w.Warm != nil && len(w.Warm.Left) > 0 && (len(w.Warm.Left) > 1 || len(w.Warm.Record.Claims) > 0) { // without any, it is not there
+		all = append(all, happens{"A CLAIM OF THE SOURCE IS DELETED", func() { w.Warm.Left = w.Warm.Left[:len(w.Warm.Left)-1] }})
+	}
 	for _, j := range w.Warms {
 		if j.State == claims.JobActive {
 			for _, reason := range []string{cachev1alpha1.ReasonSourceUnreachable, contract.ReasonListingRefused, contract.ReasonTargetTooSmall} {

@@ -13,7 +13,16 @@ const warmPrefix = "warm-"
 // WarmTarget names one Job of a warming: the source, as a hash of what the Job is made of, how many Jobs have copied
 // it before, and the ring by which items get their owners.
 func WarmTarget(source string, jobs int32, r Record) string {
-	return fmt.Sprintf("%s%s-%d-%s", warmPrefix, source, jobs, r.Target())
+	return warmJobs(source, jobs) + r.Target()
+}
+
+// IsWarmOf tells whether the target names this Job of a warming, by whatever ring.
+func IsWarmOf(target, source string, jobs int32) bool {
+	return strings.HasPrefix(target, warmJobs(source, jobs))
+}
+
+func warmJobs(source string, jobs int32) string {
+	return fmt.Sprintf("%s%s-%d-", warmPrefix, source, jobs)
 }
 
 // IsWarm tells whether the target is a warming's.
