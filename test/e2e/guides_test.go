@@ -31,7 +31,7 @@ const manifest = "cache.yaml"
 
 var (
 	block = regexp.MustCompile("(?ms)^([^\n]*)\n+```([a-z]*)\n(.*?)^```$")
-	saved = regexp.MustCompile("`([^`]+)`:$")
+	saved = regexp.MustCompile("`([^`]+\\.[a-z]+)`:$")
 	inPod = regexp.MustCompile(`kubectl run [^\n]* -- `)
 )
 
