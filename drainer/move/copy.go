@@ -158,12 +158,14 @@ func (c *copying) copy(ctx context.Context) (complete bool, err error) {
 	if c.Volumes != nil {
 		return c.copyVolumes(ctx)
 	}
-	for _, w := range c.e.writers {
-		if !w.Limits().Marks() {
+	for i, w := range c.e.writers {
+		if l := w.Limits(); !l.Marks() {
 			c.cantTell[contract.CantTellCopies] = true
 		}
 	}
 	if err := c.check(ctx); err != nil {
+			fmt.Fprintf(c.e.Log, "%s can't mark copies (memcached %.40s, CAS %t, evictions %t): what is copied there, and changes at its source later, stays as it is\n",
+				c.e.Servers[i], l.Version, l.CAS, l.EvictsToFree)
 		return false, err
 	}
 	for last := false; ; {

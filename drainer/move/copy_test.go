@@ -93,10 +93,10 @@ func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
 }
 
 // A later pass replaces items that have changed at the source, and deletes items that are gone there, but
-// touches no item that a client has stored at the new cluster.
+// touches no item that a client has stored at the new cluster. The server has the default memory, which is little.
 func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	t.Parallel()
-	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, "-m", "64")
 	stop := filepath.Join(t.TempDir(), "stop")
 	old, young := from.Raw(), to.Raw()
 	set := func(r *memcachedtest.Raw, key, value string) {
@@ -105,6 +105,7 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "again"} {
 		set(old, key, "1")
 	}
+	set(young, "other", "1") // takes memory
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
 	c.Until = contract.Until{File: stop, When: "now"}
 	p := drainertest.Start(t, c.Args()...)
@@ -324,7 +325,7 @@ func TestACopyUnderLoadBringsNoOldValueBack(t *testing.T) {
 func copyUnderLoad(t *testing.T, dies bool) {
 	const keys, clients, rounds = 3000, 3, 4
 	servers, from := drainertest.Survivors(t, 3)
-	to := []string{memcachedtest.StartNewerSuite(t, roomy...).Address(), memcachedtest.StartNewerSuite(t, roomy...).Address()}
+	to := []string{memcachedtest.StartNewerSuite(t, roomy...).Address(), memcachedtest.StartNewerSuite(t, "-m", "32").Address()}
 	// written is one more than the version that a client has stored last, in both; 1 deleted, 0 the first one.
 	var written [keys]atomic.Int64
 	key := func(k int) string { return fmt.Sprintf("key:%d", k) }

@@ -62,11 +62,6 @@ func (c *copying) pass(ctx context.Context) error {
 		return err
 	}
 	after, foundNow := c.outcomes()
-	for _, w := range c.e.writers {
-		if !w.MayReplace() {
-			c.cannotTell(contract.CantTellCopies)
-		}
-	}
 	c.lastAdded, c.lastFound = max(0, after-before), max(listed, foundNow-found)
 	return nil
 }
@@ -129,6 +124,9 @@ func (c *copying) streams() bool {
 			return true
 		}
 	}
+// short tells whether a server may be short of memory.
+func (c *copying) short() bool { return slices.ContainsFunc(c.e.writers, (*memcache.Writer).Short) }
+
 	return false
 }
 

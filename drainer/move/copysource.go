@@ -406,7 +406,7 @@ func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, all 
 	}
 	p.reset()
 	flush := func() error {
-		if !all {
+		if !all || s.c.short() { // a refused add would remove a client's value
 			if err := s.classify(ctx, p); err != nil {
 				return err
 			}
@@ -469,7 +469,7 @@ func (s *copySource) classify(ctx context.Context, p *copyPart) error {
 		}
 		k := &s.targets[owner]
 		if err := k.ask(ctx, s.c.e.UnreachableTimeout, s.c.e.waits.Set, false, func(conn *memcache.Conn) error {
-			return lookAll(conn, mine, p.key, s.c.e.UnreachableTimeout, false, func(i int, cas uint64, found bool) { s.judge(p, i, owner, cas, found) })
+			return lookAll(conn, mine, p.key, s.c.e.UnreachableTimeout, false, func(i int, cas uint64, found bool) { s.judge(p, i, cas, found) })
 		}); err != nil {
 			return err
 		}
@@ -478,7 +478,7 @@ func (s *copySource) classify(ctx context.Context, p *copyPart) error {
 }
 
 // judge decides what becomes of an item, by the CAS that its owner has for it.
-func (s *copySource) judge(p *copyPart, i, owner int, cas uint64, found bool) {
+func (s *copySource) judge(p *copyPart, i int, cas uint64, found bool) {
 	e := &p.listed[i]
 	e.over, e.skip = 0, true
 	switch {
@@ -486,7 +486,7 @@ func (s *copySource) judge(p *copyPart, i, owner int, cas uint64, found bool) {
 		s.c.mu.Lock()
 		e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas))
 		s.c.mu.Unlock()
-	case s.marked(cas) && cas != s.mark(e.cas) && s.c.e.writers[owner].MayReplace():
+	case s.marked(cas) && cas != s.mark(e.cas):
 		e.over, e.skip = cas, false
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -363,3 +364,6 @@ func TestACopyKeepsItsLimit(t *testing.T) {
 	}
 	drainertest.Check(t, "gomemcache", to, all)
 }
+			if says := strings.Contains(r.Err, "can't mark copies"); says != slices.Contains(r.Receipt.CantTell, contract.CantTellCopies) {
+				t.Errorf("it says so: %t, %+v", says, r.Receipt)
+			}
