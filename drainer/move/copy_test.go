@@ -412,28 +412,48 @@ func copyUnderLoad(t *testing.T, dies bool) {
 func TestACopyTakesBackWhatItsSourceCannotConfirm(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopyUnderLoadBringsNoOldValueBack/it is killed")
-	now := time.Now().Unix()
-	from := memcachedtest.Fake(t, func(request string) string {
-		switch {
-		case request == "version":
-			return "VERSION 1.6.38\r\n"
-		case request == "stats":
-			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 1\r\nSTAT bytes 100\r\nEND\r\n", now)
-		case strings.HasPrefix(request, "lru_crawler"):
-			return fmt.Sprintf("key=one exp=-1 la=%d cas=5 fetch=no cls=1 size=60\nEND\r\n", now)
-		case strings.HasPrefix(request, "mg one v"):
-			return "VA 3 f0 t-1 c5 l1 kone\r\nold\r\n"
-		}
-		return "" // it has died when it is asked again
-	})
-	to := memcachedtest.StartNewerSuite(t, roomy...)
-	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
-	c.UnreachableTimeout = 2 * time.Second
-	if r := runCopy(t, c); r.Receipt.Reason != reasonSource {
-		t.Errorf("%+v", r.Receipt)
-	}
-	if v, err := to.Dial().Get([]byte("one")); err != nil || v != nil {
-		t.Errorf("it is still there: %+v, %v", v, err)
+	for name, start := range map[string]func() *memcachedtest.Server{
+		"with marks":                      func() *memcachedtest.Server { return memcachedtest.StartNewerSuite(t, roomy...) },
+		"with marks, by little memory":    func() *memcachedtest.Server { return memcachedtest.StartNewerSuite(t, "-m", "32") },
+		"without marks":                   func() *memcachedtest.Server { return memcachedtest.Start(t, roomy...) },
+		"without marks, by little memory": func() *memcachedtest.Server { return memcachedtest.StartNewerSuite(t, "-M", "-m", "32") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now().Unix()
+			from := memcachedtest.Fake(t, func(request string) string {
+				switch {
+				case request == "version":
+					return "VERSION 1.6.38\r\n"
+				case request == "stats":
+					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
+				case strings.HasPrefix(request, "lru_crawler"):
+					return fmt.Sprintf("key=one exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=60\nkey=two exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=60\nEND\r\n", now)
+				case strings.HasPrefix(request, "mg one v"):
+					return "VA 3 f0 t-1 c5 l1 kone\r\nold\r\n"
+				case strings.HasPrefix(request, "mg two v"):
+					return "VA 3 f0 t-1 c6 l1 ktwo\r\nold\r\n"
+				}
+				return "" // it has died when it is asked again
+			})
+			to := start()
+			to.Raw().Must("STORED", "set two 0 0 6", []byte("client"))
+			c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+			c.UnreachableTimeout = 2 * time.Second
+			if r := runCopy(t, c); r.Receipt.Reason != reasonSource {
+				t.Errorf("%+v", r.Receipt)
+			}
+			for key, want := range map[string]string{"one": "", "two": "client"} {
+				value := ""
+				v, err := to.Dial().Get([]byte(key))
+				if v != nil {
+					value = string(v.Data)
+				}
+				if err != nil || value != want {
+					t.Errorf("%s is %q, %v", key, value, err)
+				}
+			}
+		})
 	}
 }
 

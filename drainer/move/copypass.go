@@ -218,7 +218,7 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 	if c.Passes != 1 {
 		c.see(a, outdated)
 	}
-	return c.withdraw(server, a, outdated)
+	return c.withdraw(c.ctx, c.e.UnreachableTimeout, server, a, outdated)
 }
 
 // marked returns the items that a client has changed: the server's router has marked their keys before. The look comes
@@ -276,10 +276,7 @@ func (c *copying) versionOf(key []byte, cas uint64) []byte {
 }
 
 // withdraw deletes copies at a server, if they are still there.
-func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) error {
-	if len(outdated) == 0 {
-		return nil
-	}
+func (c *copying) withdraw(ctx context.Context, patience time.Duration, server int, a memcache.Answered, outdated []int) error {
 	var marked memcache.Deletions
 	var unmarked []item.Item
 	for _, i := range outdated {
@@ -289,12 +286,15 @@ func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) erro
 			if err := marked.Append(key, c.sources[place-1].mark(cas)); err != nil {
 				return err
 			}
-			continue
+		} else if a.MayBeOurs(i) {
+			value, flags := a.Value(i)
+			unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 		}
-		value, flags := a.Value(i)
-		unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 	}
-	_, err := c.delete(c.ctx, c.e.UnreachableTimeout, server, &marked, unmarked)
+	if marked.Len() == 0 && len(unmarked) == 0 {
+		return nil
+	}
+	_, err := c.delete(ctx, patience, server, &marked, unmarked)
 	return err
 }
 
@@ -305,17 +305,14 @@ func (c *copying) withdrawUnchecked(server int, a memcache.Answered) {
 	if c.Volumes != nil {
 		return
 	}
-	var marked memcache.Deletions
-	for i := range a.Len() {
-		key, cas := a.Key(i)
-		if place, hasMark := a.Place(i); hasMark {
-			_ = marked.Append(key, c.sources[place-1].mark(cas)) // it was written before
-		}
+	all := make([]int, a.Len())
+	for i := range all {
+		all[i] = i
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), patience)
 	defer cancel()
-	if _, err := c.delete(ctx, patience, server, &marked, nil); err != nil {
-		fmt.Fprintf(c.e.Log, "%d items at %s were copied, and not compared with their source again: %v\n", marked.Len(), c.e.Servers[server], contract.OneLine(err))
+	if err := c.withdraw(ctx, patience, server, a, all); err != nil {
+		fmt.Fprintf(c.e.Log, "%d items at %s were copied, and not compared with their source again: %v\n", len(all), c.e.Servers[server], contract.OneLine(err))
 	}
 }
 
