@@ -313,8 +313,8 @@ type Receipt struct {
 	TooLarge int64 `json:"tooLarge,omitempty"`
 	// LeftOut is how many items the last pass left out because the servers have no room for them (AsMuchAsFits).
 	LeftOut int64 `json:"leftOut,omitempty"`
-	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them;
-	// they are among Invalidated.
+	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them, or a
+	// router has marked them; they are among Invalidated.
 	Deleted int64 `json:"deleted,omitempty"`
 	// Earlier is how many items an earlier run of the copy has had, as the servers remember (Copy.Resume). They are not
 	// counted elsewhere.

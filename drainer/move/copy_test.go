@@ -230,6 +230,45 @@ type both struct {
 	t          *testing.T
 	old, young clientOf
 }
+// A run that was killed may have copied what a client has deleted, and not have looked for its mark. The next run does.
+func TestACopyLooksForMarksThatAnEarlierRunHasNotSeen(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	drainertest.Store(t, from.Address(), large("item", 200, 10_000))
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	mustCopy(t, c) // without marks: as if it was killed before it has looked
+	to.Raw().Must("STORED", "set "+contract.OutdatedKey([]byte("item:7"))+" 0 0 1", []byte("1"))
+	c.Marks = true
+	r := mustCopy(t, c)
+	for key, want := range map[string]bool{"item:6": true, "item:7": false} {
+		if v, err := to.Dial().Get([]byte(key)); err != nil || (v != nil) != want {
+			t.Errorf("%s is there: %t, %v: %+v", key, v != nil, err, r.Receipt)
+		}
+	}
+}
+
+// What was copied does not stay if its server can't be asked for a mark.
+func TestACopyTakesBackWhatItCannotLookUpMarksOf(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	from.Raw().Must("STORED", "set one 0 0 3", []byte("old"))
+	var added atomic.Bool
+	between := memcachedtest.Between(t, to.Address(), func(sent []byte) bool {
+		if strings.Contains(string(sent), "ms one ") {
+			added.Store(true)
+		}
+		return !strings.Contains(string(sent), contract.OutdatedPrefix)
+	})
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{between})
+	c.Marks, c.UnreachableTimeout = true, 2*time.Second
+	r := runCopy(t, c)
+	if v, err := to.Dial().Get([]byte("one")); err != nil || v != nil || r.Receipt.Complete || !added.Load() {
+		t.Errorf("it is still there: %+v, %v: %+v", v, err, r.Receipt)
+	}
+}
+
 
 // clientOf has a connection to each server of a cluster; nil to one that is away.
 type clientOf struct {

@@ -207,7 +207,7 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		outdated = append(outdated, changed...)
 	}
 	if c.Marks {
-		marked, err := c.marked(server, a)
+		marked, err := c.marked(server, a.Len(), func(i int) []byte { key, _ := a.Key(i); return key })
 		if err != nil {
 			return err
 		}
@@ -216,37 +216,37 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		outdated = slices.Compact(outdated)
 	}
 	if c.Passes != 1 {
+			c.withdrawUnchecked(server, a)
 		c.see(a, outdated)
 	}
 	return c.withdraw(c.ctx, c.e.UnreachableTimeout, server, a, outdated)
 }
 
-// marked returns the items that a client has changed: the server's router has marked their keys before. The look comes
-// after the item was added, so a client that changes it later finds it.
-func (c *copying) marked(server int, a memcache.Answered) (marked []int, err error) {
-	if a.Len() == 0 {
+// marked returns those of n items that a client has changed: the server's router has marked their keys before. The look
+// comes after the item was added, so a client that changes it later finds it.
+func (c *copying) marked(server, n int, key func(int) []byte) (marked []int, err error) {
+	if n == 0 {
 		return nil, nil
 	}
 	t := &c.targets[server]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := []int{a.Len()} // stands for all keys
-	for i := range a.Len() {
+	all := []int{n} // stands for all keys
+	for i := range n {
 		all = append(all, i)
 	}
-	key := func(i int) []byte {
-		if i == a.Len() {
+	mark := func(i int) []byte {
+		if i == n {
 			return []byte(contract.OutdatedAll)
 		}
-		k, _ := a.Key(i)
-		return []byte(contract.OutdatedKey(k))
+		return []byte(contract.OutdatedKey(key(i)))
 	}
 	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
 		marked = marked[:0]
 		flushed := false
-		return lookAll(conn, all, key, c.e.UnreachableTimeout, false, func(i int, _ uint64, found bool) {
-			flushed = flushed || found && i == a.Len()
-			if i < a.Len() && (found || flushed) {
+		return lookAll(conn, all, mark, c.e.UnreachableTimeout, false, func(i int, _ uint64, found bool) {
+			flushed = flushed || found && i == n
+			if i < n && (found || flushed) {
 				marked = append(marked, i)
 			}
 		})
@@ -373,7 +373,7 @@ func (c *copying) sourceOf(mark uint64) *copySource {
 	return nil
 }
 
-// deleteListed deletes those of a server's copies that are gone.
+// deleteListed deletes those of a server's copies that are gone, or that a client has changed.
 func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2[*Entry, error]) error {
 	parts := make([]copyPart, len(c.sources))
 	flush := func(s *copySource, p *copyPart) error {
@@ -393,6 +393,13 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 			if err := d.Append(p.key(i), p.listed[i].cas); err != nil {
 				return err
 			}
+		if err == nil && c.Marks { // a run that was killed has not looked
+			var marked []int
+			marked, err = c.marked(server, len(p.listed), p.key)
+			gone = append(gone, marked...)
+			slices.Sort(gone)
+			gone = slices.Compact(gone)
+		}
 		}
 		p.reset()
 		if d.Len() == 0 {
