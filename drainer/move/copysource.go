@@ -28,7 +28,7 @@ type copySource struct {
 	c      *copying
 	index  int
 	server routing.Server
-	// from is in its marks. The others are those of the same process as well: its start is known to a second or two.
+	// from is in its marks. The others are those of the same process as well: its start is known to a second.
 	from [3]uint64
 	// reader reads items, and checks asks about them again, each for one goroutine at a time.
 	reader link
@@ -100,8 +100,6 @@ const (
 	markBit    = 1 << 52
 	sourceBits = 16
 	casBits    = 52 - sourceBits
-	// startedBits is the precision of a process's start, in bits of seconds.
-	startedBits = 3
 )
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
@@ -110,8 +108,8 @@ func isMark(cas uint64) bool { return cas>>52 == 1 }
 func (s *copySource) identify() {
 	for i := range s.from {
 		h := fnv.New64a()
-		fmt.Fprint(h, s.server.Address(), " ", s.started>>startedBits+int64(i+1)%3-1) // its own, the next and the one before
-		s.from[i] = markBit | h.Sum64()>>(64-sourceBits)<<casBits
+		fmt.Fprint(h, s.server.Address(), " ", s.started+int64(i+1)%3-1)    // its own, the next and the one before
+		s.from[i] = markBit | scramble(h.Sum64())>>(64-sourceBits)<<casBits // FNV's high bits don't depend on the last digit
 	}
 }
 
@@ -121,11 +119,15 @@ func (s *copySource) marked(cas uint64) bool {
 
 // mark returns the mark of an item with that CAS at the source.
 func (s *copySource) mark(cas uint64) uint64 {
-	// This is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
-	z := cas + 0x9e3779b97f4a7c15
+	return s.from[0] | scramble(cas)>>(64-casBits)
+}
+
+// scramble is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+func scramble(n uint64) uint64 {
+	z := n + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return s.from[0] | (z^z>>31)>>(64-casBits)
+	return z ^ z>>31
 }
 
 // tooOldError means that a source lists no items.
@@ -184,11 +186,14 @@ func (s *copySource) look(conn *memcache.Conn) error {
 	if err != nil {
 		return err
 	}
-	const exact = 1 // in seconds, for each of the two
-	if s.started != 0 && began > s.started+exact {
+	const exact = 1 // in seconds
+	switch {
+	case s.started == 0:
+		s.started = began
+	case began > s.started+exact:
 		return errCopyRestarted
 	}
-	s.started, s.behind = began, time.Now().Unix()-now
+	s.behind = time.Now().Unix() - now
 	s.bytes, _ = strconv.ParseInt(stats["bytes"], 10, 64)
 	s.count, _ = strconv.ParseInt(stats["curr_items"], 10, 64)
 	const most = 1 << 40 // it may say anything
