@@ -149,7 +149,6 @@ func (noItems) Clean() bool     { return true }
 
 // copy makes the passes.
 func (c *copying) copy(ctx context.Context) (complete bool, err error) {
-	defer c.close()
 	c.ctx, c.cantTell = ctx, map[string]bool{}
 	c.targets, c.room = make([]target, len(c.e.Servers)), make([]atomic.Int64, len(c.e.Servers))
 	for i, s := range c.e.Servers {
