@@ -96,6 +96,8 @@ type copying struct {
 	// version, and it is gone at its server, a client has deleted it there, or the server has evicted it.
 	seen    once
 	version []byte
+	// had is how many seen has.
+	had int64
 	// withdrawn counts copies that were deleted again, deleted those of them that are gone at the source.
 	withdrawn, deleted int64
 	cantTell           map[string]bool

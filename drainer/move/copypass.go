@@ -272,6 +272,7 @@ func (c *copying) see(a memcache.Answered, outdated []int) {
 // versionOf returns what stands for an item in seen, until the next call.
 func (c *copying) versionOf(key []byte, cas uint64) []byte {
 	c.version = binary.LittleEndian.AppendUint64(append(c.version[:0], key...), cas)
+			c.had++
 	return c.version
 }
 

@@ -489,7 +489,9 @@ func (s *copySource) judge(p *copyPart, i int, cas uint64, found bool) {
 	switch {
 	case !found:
 		s.c.mu.Lock()
-		e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas))
+		if e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas)); e.skip && s.c.seen.Overfull(s.c.had) {
+			s.c.leftOut.Add(1)
+		}
 		s.c.mu.Unlock()
 	case s.marked(cas) && cas != s.mark(e.cas):
 		e.over, e.skip = cas, false
