@@ -68,7 +68,7 @@ type Copy struct {
 	// decided whether the servers are too small, and is part of Demand.
 	Besides []int64
 	// Resume names a copy from volumes, so that one that was interrupted goes on where it was: the Servers remember
-	// how far a copy of this name is. "": a copy begins at the beginning.
+	// how far a copy of this name is, and for an hour that it is complete. "": a copy begins at the beginning.
 	Resume string
 	Transfer
 }

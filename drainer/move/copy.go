@@ -229,8 +229,11 @@ func (c *copying) toldToEnd() bool {
 	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && strings.TrimSuffix(string(text[:n]), "\n") == c.Until.When
 }
 
-// close closes all connections and lists.
-func (c *copying) close() {
+// end is called when the writers have ended, which use the connections, too. It closes all of these, and the lists.
+func (c *copying) end(ctx context.Context, complete bool) {
+	if c.place != nil && !complete {
+		c.place.interrupted(ctx)
+	}
 	for _, s := range c.sources {
 		s.close()
 	}
@@ -244,6 +247,12 @@ func (c *copying) sumUp(r *contract.Receipt) {
 	r.Reader = contract.ReaderWarmFile
 	if c.Volumes == nil {
 		r.Reader = contract.ReaderLive
+	if c.place != nil {
+		r.Earlier = c.place.earlier.Load()
+		r.Found += r.Earlier
+		r.LeftOut = min(r.Earlier, c.place.leftOut())
+		r.AlreadyPresent += r.Earlier
+	}
 	} else if r.Complete && !c.Count {
 		c.made, c.lastFound, c.lastAdded = 1, r.Found, r.Added
 	}
@@ -251,9 +260,6 @@ func (c *copying) sumUp(r *contract.Receipt) {
 		for _, bytes := range c.demand {
 			r.Demand = append(r.Demand, mib(bytes))
 		}
-	}
-	if c.place != nil {
-		r.Earlier = c.place.earlier.Load()
 	}
 	if len(c.sources) > 0 && !slices.ContainsFunc(c.sources, func(s *copySource) bool { return !s.streamed }) {
 		r.Reader = contract.ReaderStream
@@ -274,7 +280,7 @@ func (c *copying) sumUp(r *contract.Receipt) {
 	r.Invalidated += withdrawn
 	r.Deleted = c.deleted
 	r.Replaced = c.replaced.Load()
-	r.LeftOut = c.leftOut.Load()
+	r.LeftOut += c.leftOut.Load()
 	r.Passes, r.LastFound, r.LastAdded = int(c.made), c.lastFound, c.lastAdded
 	r.Settled = c.warm.Load()
 	for what := range c.cantTell {
@@ -286,7 +292,13 @@ func (c *copying) sumUp(r *contract.Receipt) {
 // copyVolumes makes the only pass over volumes.
 func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	c.e.beginPhase(contract.PhaseAdding)
-	if c.Count || !c.AsMuchAsFits && (c.Besides != nil || !c.e.roomForAll(c.Used())) {
+	if c.Resume != "" && !c.Count {
+		if err := c.findPlace(ctx); err != nil {
+			return false, err
+		}
+	}
+	roomForAll := c.e.roomForAll(c.Used())
+	if c.Count || !c.AsMuchAsFits && (c.Besides != nil || !roomForAll) {
 		if err := c.countVolumes(ctx); err != nil {
 			return false, err
 		}
@@ -297,7 +309,8 @@ func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	switch {
 	case c.Count:
 		return true, nil
-	case c.AsMuchAsFits: // band by band, and so not in the order of places
+	case c.AsMuchAsFits && !roomForAll && !c.place.begun(): // band by band, and so not in the order of places
+		c.place = nil
 		err = c.e.move(ctx, &complete)
 	default:
 		complete, err = c.copyInOrder(ctx)
