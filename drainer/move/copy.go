@@ -112,6 +112,8 @@ type copying struct {
 	// from them is; nil if nothing remembers that.
 	demand []int64
 	place  *copyPlace
+	// samples tell how much the servers have of what they would get.
+	samples samples
 	// room is how many bytes each server still takes, if AsMuchAsFits.
 	room                       []atomic.Int64
 	made, lastFound, lastAdded int64
@@ -316,59 +318,4 @@ func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 		complete, err = c.copyInOrder(ctx)
 	}
 	return complete, err
-}
-
-// countVolumes sums up what each server would get.
-func (c *copying) countVolumes(ctx context.Context) error {
-	c.demand = make([]int64, len(c.e.writers))
-	for i, n := range c.Besides {
-		c.demand[i] = n * mebi
-	}
-	for it, err := range c.Items(ctx) {
-		if err != nil {
-			return err
-		}
-		if it.State == item.Live {
-			c.demand[c.e.Owner.Owner(it.Key)] += int64(it.Size() + itemOverhead)
-		}
-	}
-	return nil
-}
-
-// mebi is a MiB.
-const mebi = 1 << 20
-
-// mib are so many bytes in MiB, at least.
-func mib(bytes int64) int64 { return (bytes + mebi - 1) / mebi }
-
-// tooSmallError means that the servers have no room for what the source has.
-type tooSmallError struct {
-	server             string
-	needs, has, all, n int64
-}
-
-func (e *tooSmallError) Error() string {
-	return fmt.Sprintf("the servers are too small: %s would get %d MiB and has room for %d MiB (%d MiB for all %d servers): give them more memory, add servers, or copy as much as fits (--%s), most recently used items first",
-		e.server, mib(e.needs), e.has/mebi, mib(e.all), e.n, contract.FlagAsMuchAsFits)
-}
-
-// Failure returns the reason and the exit code: no retry helps.
-func (e *tooSmallError) Failure() (reason string, exitCode int) {
-	return contract.ReasonTargetTooSmall, contract.ExitUsage
-}
-
-// fits returns an error if a server has no room for the bytes that it would get. What it has already may be an earlier
-// run's copy.
-func (c *copying) fits(demand []int64) error {
-	all := int64(0)
-	for _, bytes := range demand {
-		all += bytes
-	}
-	for i, bytes := range demand {
-		l := c.e.writers[i].Limits()
-		if needs := bytes + bytes/slack; max(0, needs-l.Taken) > l.Room {
-			return &tooSmallError{c.e.Servers[i].String(), needs, l.Room + l.Taken, all, int64(len(demand))}
-		}
-	}
-	return nil
 }

@@ -29,14 +29,21 @@ func (c *copying) pass(ctx context.Context) error {
 	if err := c.each(sourcesAtOnce, func(_ int, s *copySource) error { return s.list(ctx, all) }); err != nil {
 		return err
 	}
+	var samples samples
+	if first {
+		samples = c.newSamples()
+	}
 	for _, s := range c.sources {
-		n, err := s.sum(demand, ages, now)
+		n, err := s.sum(demand, ages, now, samples)
 		if err != nil {
 			return err
 		}
 		listed += n
 	}
 	if first {
+		if err := c.ask(ctx, samples); err != nil {
+			return err
+		}
 		if err := c.begin(demand, listed); err != nil {
 			return err
 		}

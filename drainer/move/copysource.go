@@ -336,7 +336,7 @@ func (s *copySource) copied(e *Entry) bool {
 const sampled = 100_000
 
 // sum adds the sizes of what was listed, by owner and by age, and returns the number of items.
-func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, error) {
+func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock, samples samples) (int64, error) {
 	if s.stream != nil {
 		for i := range demand {
 			demand[i] += s.bytes / int64(len(demand))
@@ -346,6 +346,7 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 	}
 	average, n := s.bytes/max(1, s.count), int64(0)
 	each := 1 + s.keys.Len()/sampled // an owner takes as long to compute as the rest
+	few := 1 + int64(len(s.c.sources))*s.keys.Len()/each/askedFor
 	for e, err := range s.keys.All() {
 		if err != nil {
 			return 0, err
@@ -356,7 +357,11 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 		}
 		ages[now.ageOf(e)] += size
 		if n++; n%each == 0 {
-			demand[s.c.e.Owner.Owner(e.Key)] += size * each
+			owner := s.c.e.Owner.Owner(e.Key)
+			demand[owner] += size * each
+			if n/each%few == 0 {
+				samples.add(owner, e.Key, size)
+			}
 		}
 	}
 	return s.keys.Len(), nil

@@ -153,6 +153,39 @@ func TestACopyFromVolumesIsCountedBeforeItStarts(t *testing.T) {
 	}
 }
 
+// What clients have stored at the servers takes room, and what an earlier run has copied doesn't.
+func TestACopyKnowsWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
+	ours := large("ours", 80, 100_000)
+	for name, from := range map[string]func(t *testing.T) string{
+		"a volume": func(t *testing.T) string { return contract.FromVolumes + volumeOf(t, ours, "-m", "64") },
+		"a running memcached": func(t *testing.T) string {
+			s := memcachedtest.Start(t)
+			drainertest.Store(t, s.Address(), ours)
+			return contract.FromMemcached + s.Address()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tier.Second(t, "TestACopySaysWhatItCannotDoBeforeItStarts/-X")
+			_, to := drainertest.Survivors(t, 1, "-m", "16")
+			c := copyArgs(t, "gomemcache", nil, to)
+			c.From = []string{from(t)}
+			mustCopy(t, c)
+			if r := mustCopy(t, c); r.Receipt.Added != 0 {
+				t.Errorf("a second run has added items: %+v", r.Receipt)
+			}
+			_, c.Servers = drainertest.Survivors(t, 1, "-m", "16")
+			theirs := large("theirs", 90, 100_000)
+			drainertest.Store(t, c.Servers[0], theirs)
+			if r := runCopy(t, c); r.Receipt.Reason != contract.ReasonTargetTooSmall || r.Receipt.Added != 0 {
+				t.Errorf("%+v", r.Receipt)
+			}
+			drainertest.Check(t, "gomemcache", c.Servers, theirs)
+		})
+	}
+}
+
 // A copy from a volume that is killed at random goes on where it was: what a client has deleted or stored meanwhile
 // stays so, and most of the rest is copied. When the copy is complete, another one of the same name copies nothing, as if
 // it had been killed before it had written its receipt. One of another name begins anew.
