@@ -164,11 +164,11 @@ func (c *copying) copy(ctx context.Context) (complete bool, err error) {
 	for i, w := range c.e.writers {
 		if l := w.Limits(); !l.Marks() {
 			c.cantTell[contract.CantTellCopies] = true
+			fmt.Fprintf(c.e.Log, "%s can't mark copies (memcached %.40s, CAS %t, evictions %t): what is copied there, and changes at its source later, stays as it is\n",
+				c.e.Servers[i], l.Version, l.CAS, l.EvictsToFree)
 		}
 	}
 	if err := c.check(ctx); err != nil {
-			fmt.Fprintf(c.e.Log, "%s can't mark copies (memcached %.40s, CAS %t, evictions %t): what is copied there, and changes at its source later, stays as it is\n",
-				c.e.Servers[i], l.Version, l.CAS, l.EvictsToFree)
 		return false, err
 	}
 	for last := false; ; {
@@ -247,14 +247,14 @@ func (c *copying) end(ctx context.Context, complete bool) {
 // sumUp adds to the receipt what the writers don't know.
 func (c *copying) sumUp(r *contract.Receipt) {
 	r.Reader = contract.ReaderWarmFile
-	if c.Volumes == nil {
-		r.Reader = contract.ReaderLive
 	if c.place != nil {
 		r.Earlier = c.place.earlier.Load()
 		r.Found += r.Earlier
 		r.LeftOut = min(r.Earlier, c.place.leftOut())
 		r.AlreadyPresent += r.Earlier
 	}
+	if c.Volumes == nil {
+		r.Reader = contract.ReaderLive
 	} else if r.Complete && !c.Count {
 		c.made, c.lastFound, c.lastAdded = 1, r.Found, r.Added
 	}

@@ -124,6 +124,9 @@ func (c *copying) resumes() bool {
 	return slices.ContainsFunc(c.e.writers, func(w *memcache.Writer) bool { return w.Limits().Taken > empty })
 }
 
+// short tells whether a server may be short of memory.
+func (c *copying) short() bool { return slices.ContainsFunc(c.e.writers, (*memcache.Writer).Short) }
+
 // streams tells whether a source is streamed.
 func (c *copying) streams() bool {
 	for _, s := range c.sources {
@@ -131,9 +134,6 @@ func (c *copying) streams() bool {
 			return true
 		}
 	}
-// short tells whether a server may be short of memory.
-func (c *copying) short() bool { return slices.ContainsFunc(c.e.writers, (*memcache.Writer).Short) }
-
 	return false
 }
 
@@ -216,6 +216,7 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 	if c.Marks {
 		marked, err := c.marked(server, a.Len(), func(i int) []byte { key, _ := a.Key(i); return key })
 		if err != nil {
+			c.withdrawUnchecked(server, a)
 			return err
 		}
 		outdated = append(outdated, marked...)
@@ -223,7 +224,6 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		outdated = slices.Compact(outdated)
 	}
 	if c.Passes != 1 {
-			c.withdrawUnchecked(server, a)
 		c.see(a, outdated)
 	}
 	return c.withdraw(c.ctx, c.e.UnreachableTimeout, server, a, outdated)
@@ -272,6 +272,7 @@ func (c *copying) see(a memcache.Answered, outdated []int) {
 	for i := range a.Len() {
 		if key, cas := a.Key(i); !gone[i] {
 			c.seen.Had(c.versionOf(key, cas))
+			c.had++
 		}
 	}
 }
@@ -279,7 +280,6 @@ func (c *copying) see(a memcache.Answered, outdated []int) {
 // versionOf returns what stands for an item in seen, until the next call.
 func (c *copying) versionOf(key []byte, cas uint64) []byte {
 	c.version = binary.LittleEndian.AppendUint64(append(c.version[:0], key...), cas)
-			c.had++
 	return c.version
 }
 
@@ -393,6 +393,13 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 		if err == nil && len(gone) > 0 {
 			err = s.stillRuns(ctx) // an empty source has lost its items, and its clients have deleted none
 		}
+		if err == nil && c.Marks { // a run that was killed has not looked
+			var marked []int
+			marked, err = c.marked(server, len(p.listed), p.key)
+			gone = append(gone, marked...)
+			slices.Sort(gone)
+			gone = slices.Compact(gone)
+		}
 		if err != nil {
 			return err
 		}
@@ -401,13 +408,6 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 			if err := d.Append(p.key(i), p.listed[i].cas); err != nil {
 				return err
 			}
-		if err == nil && c.Marks { // a run that was killed has not looked
-			var marked []int
-			marked, err = c.marked(server, len(p.listed), p.key)
-			gone = append(gone, marked...)
-			slices.Sort(gone)
-			gone = slices.Compact(gone)
-		}
 		}
 		p.reset()
 		if d.Len() == 0 {

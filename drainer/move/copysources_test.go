@@ -269,6 +269,10 @@ func TestACopyFromAVolumeGoesOnWhereItWas(t *testing.T) {
 		t.Errorf("%d of %d items were not copied: %+v", missing, items, r.Receipt)
 	}
 	c.RateLimitItems = 0
+	if r := mustCopy(t, c); r.Receipt.Earlier != items || r.Receipt.Added != 0 {
+		t.Errorf("after the end: %+v", r.Receipt)
+	}
+	c.Resume = "tuesday"
 	if r := mustCopy(t, c); r.Receipt.Earlier != 0 || r.Receipt.Added < int64(missing) {
 		t.Errorf("by another name, %d were missing: %+v", missing, r.Receipt)
 	}
@@ -348,10 +352,6 @@ func TestACopyBetweenOtherSettings(t *testing.T) {
 		large          int
 		tooLarge       int64
 	}{
-	if r := mustCopy(t, c); r.Receipt.Earlier != items || r.Receipt.Added != 0 {
-		t.Errorf("after the end: %+v", r.Receipt)
-	}
-	c.Resume = "tuesday"
 		"source without CAS": {source: []string{"-C"}, cantTell: contract.CantTellChanges},
 		"target without CAS": {target: []string{"-C"}, cantTell: contract.CantTellCopies},
 		"large items":        {source: []string{"-I", "4m", "-m", "100"}, target: []string{"-I", "4m"}, cantTell: contract.CantTellCopies, large: 2 << 20},
@@ -372,6 +372,9 @@ func TestACopyBetweenOtherSettings(t *testing.T) {
 			r := mustCopy(t, c)
 			if test.tooLarge > 0 {
 				delete(all, "large")
+			}
+			if says := strings.Contains(r.Err, "can't mark copies"); says != slices.Contains(r.Receipt.CantTell, contract.CantTellCopies) {
+				t.Errorf("it says so: %t, %+v", says, r.Receipt)
 			}
 			if !strings.Contains(strings.Join(r.Receipt.CantTell, " "), test.cantTell) || r.Receipt.TooLarge != test.tooLarge || r.Receipt.Rejected != test.tooLarge {
 				t.Errorf("%+v", r.Receipt)
