@@ -501,6 +501,40 @@ func TestACopyTakesBackWhatItsSourceCannotConfirm(t *testing.T) {
 	}
 }
 
+// All that was on its way is taken back, by connections that stay until then (go test -race).
+func TestACopyTakesBackAllThatItsSourceCannotConfirm(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopyUnderLoadBringsNoOldValueBack/it is killed")
+	const items = 10_000 // more than one batch for each connection
+	now := time.Now().Unix()
+	var list strings.Builder
+	for i := range items {
+		fmt.Fprintf(&list, "key=key%d exp=-1 la=%d cas=5 fetch=no cls=1 size=60\n", i, now)
+	}
+	list.WriteString("END\r\n")
+	from := memcachedtest.Fake(t, func(request string) string {
+		words := strings.Fields(request)
+		switch {
+		case request == "version":
+			return "VERSION 1.6.38\r\n"
+		case request == "stats":
+			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items %d\r\nSTAT bytes %d\r\nEND\r\n", now, items, 60*items)
+		case strings.HasPrefix(request, "lru_crawler"):
+			return list.String()
+		case len(words) > 2 && words[0] == "mg" && words[2] == "v":
+			return "VA 3 f0 t-1 c5 l1 k" + words[1] + "\r\nold\r\n"
+		}
+		return "" // it has died when it is asked again
+	})
+	for name, to := range map[string]*memcachedtest.Server{"with marks": memcachedtest.StartNewerSuite(t, roomy...), "without marks": memcachedtest.Start(t)} {
+		c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+		c.UnreachableTimeout = 2 * time.Second
+		if r := runCopy(t, c); r.Receipt.Reason != reasonSource || to.Items(t) != 0 {
+			t.Errorf("%s, %d items are still there: %+v\n%s", name, to.Items(t), r.Receipt, r.Err)
+		}
+	}
+}
+
 // Each source that can't be copied has a reason, before anything is stored.
 func TestACopySaysWhatItCannotDoBeforeItStarts(t *testing.T) {
 	t.Parallel()
