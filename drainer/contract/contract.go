@@ -311,13 +311,14 @@ type Receipt struct {
 	// at the source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
 	Replaced int64 `json:"replaced,omitempty"`
 	TooLarge int64 `json:"tooLarge,omitempty"`
-	// LeftOut is how many items the last pass left out because the servers have no room for them (AsMuchAsFits).
+	// LeftOut is how many items were left out: the servers have no room for them (AsMuchAsFits), it was not known whether
+	// a client has deleted them, or an earlier run had not sent them when it ended (then they are among Earlier).
 	LeftOut int64 `json:"leftOut,omitempty"`
-	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them;
-	// they are among Invalidated.
+	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them, or a
+	// router has marked them; they are among Invalidated.
 	Deleted int64 `json:"deleted,omitempty"`
-	// Earlier is how many items an earlier run of the copy has had, as the servers remember (Copy.Resume). They are not
-	// counted elsewhere.
+	// Earlier is how many items an earlier run of the copy has had, as the servers remember (Copy.Resume). They are
+	// among AlreadyPresent.
 	Earlier int64 `json:"earlier,omitempty"`
 	// Demand is what each server would get, in ring order and in MiB (Copy.Count). Nothing was copied.
 	Demand []int64 `json:"demand,omitempty"`
@@ -350,12 +351,15 @@ func (r *Receipt) Summary() string {
 		}
 		return fmt.Sprintf("nothing was copied: %d servers would get %d MiB, and one of them %d MiB", n, all, slices.Max(r.Demand))
 	}
-	noTextForm := ""
+	others := ""
 	if r.NoTextForm > 0 {
-		noTextForm = fmt.Sprintf(", %d without a text form", r.NoTextForm)
+		others = fmt.Sprintf(", %d without a text form", r.NoTextForm)
+	}
+	if r.LeftOut > 0 {
+		others += fmt.Sprintf(", %d left out", r.LeftOut)
 	}
 	return fmt.Sprintf("%d items found: %d added, %d already present, %d expired, %d invalidated%s; %d bytes in %.1f s",
-		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, noTextForm, r.Bytes, r.Seconds[PhaseAdding])
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, others, r.Bytes, r.Seconds[PhaseAdding])
 }
 
 // AddsUp returns nil if the receipt proves that the source of the given identity is

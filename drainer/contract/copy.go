@@ -68,7 +68,7 @@ type Copy struct {
 	// decided whether the servers are too small, and is part of Demand.
 	Besides []int64
 	// Resume names a copy from volumes, so that one that was interrupted goes on where it was: the Servers remember
-	// how far a copy of this name is. "": a copy begins at the beginning.
+	// how far a copy of this name is, and for an hour that it is complete. "": a copy begins at the beginning.
 	Resume string
 	Transfer
 }
@@ -168,8 +168,9 @@ const (
 	CantTellChanges = "Changes"
 	// CantTellBinaryKeys: the source is too old to be asked for keys that are no text.
 	CantTellBinaryKeys = "BinaryKeys"
-	// CantTellCopies: a server is too old (before 1.6.27), or keeps no CAS. An item that a copy has stored
-	// there looks like a client's, so a later pass never replaces it by a newer value of the source.
+	// CantTellCopies: a server is too old (before 1.6.27), keeps no CAS (-C), or refuses items when it is full (-M). An
+	// item that a copy has stored there looks like a client's, so a later pass never replaces it by a newer value of
+	// the source, and never deletes it.
 	CantTellCopies = "Copies"
 )
 

@@ -237,6 +237,10 @@ func (b *batch) keyOf(a *add) []byte {
 	return key
 }
 
+// mayBeOurs tells whether an item may have been added: a value that was present is not the batch's, unless the batch was
+// sent before.
+func (b *batch) mayBeOurs(a *add) bool { return b.resent || !a.present }
+
 func (b *batch) valueOf(a *add) []byte {
 	if a.held > 0 {
 		return b.held[a.held-1].value
@@ -271,6 +275,9 @@ func (a Answered) Value(i int) (data []byte, flags uint64) {
 func (a Answered) Place(i int) (place int64, marked bool) {
 	return a.b.adds[i].place, a.b.adds[i].marked
 }
+
+// MayBeOurs tells whether the server's value for the key may be this item: it has not answered that there was one.
+func (a Answered) MayBeOurs(i int) bool { return a.b.mayBeOurs(&a.b.adds[i]) }
 
 // BinaryKey tells whether an item's key was sent base64-encoded.
 func (a Answered) BinaryKey(i int) bool { return a.b.adds[i].form == base64Key }

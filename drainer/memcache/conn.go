@@ -124,7 +124,7 @@ func (v *Value) ExpireAt(known, now int64) int64 {
 // Get returns the server's value for key, nil if there is none. Get doesn't change the item's position in
 // the LRU.
 func (c *Conn) Get(key []byte) (*Value, error) {
-	request, err := appendGet(nil, key, " v f t c u\r\n")
+	request, err := appendGet(nil, key, getFlags)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +133,9 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 	}
 	return c.Fetched()
 }
+
+// getFlags ask for a value, its client flags, time to live and CAS, and leave the item where it is in the LRU.
+const getFlags = " v f t c u\r\n"
 
 // CAS returns the CAS of the server's item for key, 0 if there is no item, or the server has no CAS. Unlike
 // Get, CAS isn't counted in the server's statistics of gets.

@@ -126,7 +126,7 @@ func (l *lane) takeBack(b *batch, o *outcome) (err error) {
 	var items []item.Item
 	for i := range b.adds {
 		a := &b.adds[i]
-		if isFlushed(a.accessed, flushed) && (b.resent || !a.present) {
+		if isFlushed(a.accessed, flushed) && b.mayBeOurs(a) {
 			items = append(items, item.Item{Key: b.keyOf(a), Value: b.valueOf(a), Flags: a.flags})
 		}
 	}
@@ -141,22 +141,43 @@ func (l *lane) takeBack(b *batch, o *outcome) (err error) {
 // item that a client has stored since stays, even if only its CAS differs. A server without CAS keeps all of
 // them.
 func (c *Conn) TakeBack(items []item.Item) (taken int64, err error) {
-	var d Deletions
+	var request []byte
 	for i := range items {
-		it := &items[i]
-		v, err := c.Get(it.Key)
-		if err != nil {
+		if request, err = appendGet(request, items[i].Key, getFlags); err != nil {
 			return 0, err
 		}
-		if v != nil && v.CAS != 0 && v.Flags == it.Flags && bytes.Equal(v.Data, it.Value) {
-			if err := d.Append(it.Key, v.CAS); err != nil {
-				return 0, err
-			}
-		}
 	}
-	if d.n == 0 {
-		return 0, nil
+	// A server that can't send its answers stops reading.
+	sent := make(chan error, 1)
+	go func() { sent <- c.Send(request) }()
+	d, err := c.unchanged(items)
+	if err != nil {
+		c.Close()
+	}
+	if sendErr := <-sent; err == nil {
+		err = sendErr
+	}
+	if err != nil || d.n == 0 {
+		return 0, err
 	}
 	deleted, err := c.Delete(&d)
 	return int64(d.n - len(deleted.Changed)), err
+}
+
+// unchanged reads the answers about the items, and returns the deletes of those that the server has unchanged.
+func (c *Conn) unchanged(items []item.Item) (d Deletions, err error) {
+	var v Value
+	var data []byte
+	for i := range items {
+		it, found := &items[i], false
+		if data, found, err = c.AppendFetched(&v, data[:0]); err != nil {
+			return d, err
+		}
+		if found && v.CAS != 0 && v.Flags == it.Flags && bytes.Equal(v.Data, it.Value) {
+			if err := d.Append(it.Key, v.CAS); err != nil {
+				return d, err
+			}
+		}
+	}
+	return d, nil
 }

@@ -13,6 +13,11 @@ import (
 // leaves that value, but costs an answer. So meta adds are only for servers that have memory left which no
 // slab class has taken, because then no add is refused. If a classic add finds no memory either (-M), its item
 // counts as rejected, and the drain or move fails with ItemsRejected.
+//
+// Only a meta add carries a Mark. So items that have one are meta adds where memory is short, too, if the server
+// evicts: then it refuses one only if all items that it could evict are in use at that moment. A client's value that
+// is lost then is lost as if it was evicted. Without its Mark, an item would be an old value that no later pass
+// replaces or deletes.
 const (
 	// freeEnough is more than clients and this Writer use up between two looks: a page for each class, and
 	// what a fast network brings.

@@ -68,3 +68,28 @@ func TestAddsAreClassicWhereMemoryIsShort(t *testing.T) {
 		})
 	}
 }
+
+// A copy's mark is kept where memory is short: without it, a later pass neither replaces nor deletes the item. A server
+// that refuses items when it is full gets none.
+func TestMarksAreKeptWhereMemoryIsShort(t *testing.T) {
+	t.Parallel()
+	const mark = 1 << 52
+	for what, test := range map[string]struct {
+		args   []string
+		marked bool
+	}{
+		"it evicts":   {[]string{"-m", "32"}, true},
+		"it does not": {[]string{"-m", "32", "-M"}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := memcachedtest.StartNewerSuite(t, test.args...)
+			w := connect(t, memcache.Options{Address: s.Address()})
+			addAll(t, w, item.Item{Key: []byte("one"), Value: []byte("v"), Mark: mark})
+			cas, err := s.Dial().CAS([]byte("one"))
+			if err != nil || (cas == mark) != test.marked || w.Limits().Marks() != test.marked {
+				t.Errorf("its CAS is %d, %v", cas, err)
+			}
+		})
+	}
+}

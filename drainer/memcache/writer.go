@@ -77,10 +77,10 @@ type Writer struct {
 	*Feeder
 	options Options
 	limits  Limits
-	// marks means that the server takes an item's Mark (memcached 1.6.27 and later).
+	// marks means that the server takes an item's Mark.
 	marks bool
-	// careful means that only commands are used that every version knows, and that keep the present value
-	// when the server is short of memory.
+	// careful means that the server may be short of memory. Then only items that get a Mark are added by commands
+	// that may remove the present value.
 	careful atomic.Bool
 
 	free chan *batch
@@ -225,7 +225,7 @@ func (f *Feeder) Add(it *item.Item) error {
 	if len(f.current.adds) == 0 {
 		f.current.flushed = flushed
 	}
-	if form == plainKey && it.Over == 0 && w.careful.Load() {
+	if marked := w.marks && it.Mark != 0; form == plainKey && it.Over == 0 && !marked && w.careful.Load() {
 		f.current.addClassic(it)
 	} else {
 		f.current.addQuiet(it, form, w.marks)
@@ -234,16 +234,15 @@ func (f *Feeder) Add(it *item.Item) error {
 	return nil
 }
 
-// Marks tells whether the server takes an item's Mark.
+// Marks tells whether the server takes an item's Mark: from memcached 1.6.27 on, with CAS and evictions.
 func (l Limits) Marks() bool {
-	return l.CAS && !IsOlder(l.Version, firstMarks) && numbersOf(l.Version) != nil
+	return l.CAS && l.EvictsToFree && !IsOlder(l.Version, firstMarks) && numbersOf(l.Version) != nil
 }
 
 const firstMarks = "1.6.27"
 
-// MayReplace tells whether an item may be handed over that replaces another (item.Item.Over): while the
-// server is short of memory, a refused item would delete the value that is there.
-func (w *Writer) MayReplace() bool { return w.marks && !w.careful.Load() }
+// Short tells whether the server may be short of memory.
+func (w *Writer) Short() bool { return w.careful.Load() }
 
 // Takes tells whether the server can store such client flags.
 func (w *Writer) Takes(flags uint64) bool {

@@ -96,8 +96,9 @@ type copying struct {
 	// version, and it is gone at its server, a client has deleted it there, or the server has evicted it.
 	seen    once
 	version []byte
-	// withdrawn counts copies that were deleted again, and deleted the withdrawn copies of items that are gone at the
-	// source.
+	// had is how many seen has.
+	had int64
+	// withdrawn counts copies that were deleted again, deleted those of them that are gone at the source.
 	withdrawn, deleted int64
 	cantTell           map[string]bool
 	// failing means that a source has failed, and the others need not go on.
@@ -111,6 +112,8 @@ type copying struct {
 	// from them is; nil if nothing remembers that.
 	demand []int64
 	place  *copyPlace
+	// samples tell how much the servers have of what they would get.
+	samples samples
 	// room is how many bytes each server still takes, if AsMuchAsFits.
 	room                       []atomic.Int64
 	made, lastFound, lastAdded int64
@@ -150,7 +153,6 @@ func (noItems) Clean() bool     { return true }
 
 // copy makes the passes.
 func (c *copying) copy(ctx context.Context) (complete bool, err error) {
-	defer c.close()
 	c.ctx, c.cantTell = ctx, map[string]bool{}
 	c.targets, c.room = make([]target, len(c.e.Servers)), make([]atomic.Int64, len(c.e.Servers))
 	for i, s := range c.e.Servers {
@@ -159,9 +161,11 @@ func (c *copying) copy(ctx context.Context) (complete bool, err error) {
 	if c.Volumes != nil {
 		return c.copyVolumes(ctx)
 	}
-	for _, w := range c.e.writers {
-		if !w.Limits().Marks() {
+	for i, w := range c.e.writers {
+		if l := w.Limits(); !l.Marks() {
 			c.cantTell[contract.CantTellCopies] = true
+			fmt.Fprintf(c.e.Log, "%s can't mark copies (memcached %.40s, CAS %t, evictions %t): what is copied there, and changes at its source later, stays as it is\n",
+				c.e.Servers[i], l.Version, l.CAS, l.EvictsToFree)
 		}
 	}
 	if err := c.check(ctx); err != nil {
@@ -227,8 +231,11 @@ func (c *copying) toldToEnd() bool {
 	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && strings.TrimSuffix(string(text[:n]), "\n") == c.Until.When
 }
 
-// close closes all connections and lists.
-func (c *copying) close() {
+// end is called when the writers have ended, which use the connections, too. It closes all of these, and the lists.
+func (c *copying) end(ctx context.Context, complete bool) {
+	if c.place != nil && !complete {
+		c.place.interrupted(ctx)
+	}
 	for _, s := range c.sources {
 		s.close()
 	}
@@ -240,6 +247,12 @@ func (c *copying) close() {
 // sumUp adds to the receipt what the writers don't know.
 func (c *copying) sumUp(r *contract.Receipt) {
 	r.Reader = contract.ReaderWarmFile
+	if c.place != nil {
+		r.Earlier = c.place.earlier.Load()
+		r.Found += r.Earlier
+		r.LeftOut = min(r.Earlier, c.place.leftOut())
+		r.AlreadyPresent += r.Earlier
+	}
 	if c.Volumes == nil {
 		r.Reader = contract.ReaderLive
 	} else if r.Complete && !c.Count {
@@ -249,9 +262,6 @@ func (c *copying) sumUp(r *contract.Receipt) {
 		for _, bytes := range c.demand {
 			r.Demand = append(r.Demand, mib(bytes))
 		}
-	}
-	if c.place != nil {
-		r.Earlier = c.place.earlier.Load()
 	}
 	if len(c.sources) > 0 && !slices.ContainsFunc(c.sources, func(s *copySource) bool { return !s.streamed }) {
 		r.Reader = contract.ReaderStream
@@ -272,7 +282,7 @@ func (c *copying) sumUp(r *contract.Receipt) {
 	r.Invalidated += withdrawn
 	r.Deleted = c.deleted
 	r.Replaced = c.replaced.Load()
-	r.LeftOut = c.leftOut.Load()
+	r.LeftOut += c.leftOut.Load()
 	r.Passes, r.LastFound, r.LastAdded = int(c.made), c.lastFound, c.lastAdded
 	r.Settled = c.warm.Load()
 	for what := range c.cantTell {
@@ -284,7 +294,13 @@ func (c *copying) sumUp(r *contract.Receipt) {
 // copyVolumes makes the only pass over volumes.
 func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	c.e.beginPhase(contract.PhaseAdding)
-	if c.Count || !c.AsMuchAsFits && (c.Besides != nil || !c.e.roomForAll(c.Used())) {
+	if c.Resume != "" && !c.Count {
+		if err := c.findPlace(ctx); err != nil {
+			return false, err
+		}
+	}
+	roomForAll := c.e.roomForAll(c.Used())
+	if c.Count || !c.AsMuchAsFits && (c.Besides != nil || !roomForAll) {
 		if err := c.countVolumes(ctx); err != nil {
 			return false, err
 		}
@@ -295,65 +311,11 @@ func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	switch {
 	case c.Count:
 		return true, nil
-	case c.AsMuchAsFits: // band by band, and so not in the order of places
+	case c.AsMuchAsFits && !roomForAll && !c.place.begun(): // band by band, and so not in the order of places
+		c.place = nil
 		err = c.e.move(ctx, &complete)
 	default:
 		complete, err = c.copyInOrder(ctx)
 	}
 	return complete, err
-}
-
-// countVolumes sums up what each server would get.
-func (c *copying) countVolumes(ctx context.Context) error {
-	c.demand = make([]int64, len(c.e.writers))
-	for i, n := range c.Besides {
-		c.demand[i] = n * mebi
-	}
-	for it, err := range c.Items(ctx) {
-		if err != nil {
-			return err
-		}
-		if it.State == item.Live {
-			c.demand[c.e.Owner.Owner(it.Key)] += int64(it.Size() + itemOverhead)
-		}
-	}
-	return nil
-}
-
-// mebi is a MiB.
-const mebi = 1 << 20
-
-// mib are so many bytes in MiB, at least.
-func mib(bytes int64) int64 { return (bytes + mebi - 1) / mebi }
-
-// tooSmallError means that the servers have no room for the items of the source.
-type tooSmallError struct {
-	server             string
-	needs, has, all, n int64
-}
-
-func (e *tooSmallError) Error() string {
-	return fmt.Sprintf("the servers are too small: %s would get %d MiB and has room for %d MiB (%d MiB for all %d servers): give them more memory, add servers, or copy as much as fits (--%s), most recently used items first",
-		e.server, mib(e.needs), e.has/mebi, mib(e.all), e.n, contract.FlagAsMuchAsFits)
-}
-
-// Failure returns the reason and the exit code: no retry helps.
-func (e *tooSmallError) Failure() (reason string, exitCode int) {
-	return contract.ReasonTargetTooSmall, contract.ExitUsage
-}
-
-// fits returns an error if a server has no room for the bytes that it would get. Its present items may be an earlier
-// run's copies.
-func (c *copying) fits(demand []int64) error {
-	all := int64(0)
-	for _, bytes := range demand {
-		all += bytes
-	}
-	for i, bytes := range demand {
-		l := c.e.writers[i].Limits()
-		if needs := bytes + bytes/slack; max(0, needs-l.Taken) > l.Room {
-			return &tooSmallError{c.e.Servers[i].String(), needs, l.Room + l.Taken, all, int64(len(demand))}
-		}
-	}
-	return nil
 }

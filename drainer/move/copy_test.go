@@ -93,10 +93,10 @@ func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
 }
 
 // A later pass replaces items that have changed at the source, and deletes items that are gone there, but
-// touches no item that a client has stored at the new cluster.
+// touches no item that a client has stored at the new cluster. The server has the default memory, which is little.
 func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	t.Parallel()
-	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, "-m", "64")
 	stop := filepath.Join(t.TempDir(), "stop")
 	old, young := from.Raw(), to.Raw()
 	set := func(r *memcachedtest.Raw, key, value string) {
@@ -105,6 +105,7 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "again"} {
 		set(old, key, "1")
 	}
+	set(young, "other", "1") // takes memory
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
 	c.Until = contract.Until{File: stop, When: "now"}
 	p := drainertest.Start(t, c.Args()...)
@@ -148,14 +149,19 @@ func TestACopyKeepsWhatASourceHasLost(t *testing.T) {
 	drainertest.Store(t, from.Address(), all)
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
 	mustCopy(t, c)
-	conn := from.Dial()
+	conn, first := from.Dial(), 0
 	wait.For(t, "a start that is clearly later", func() error {
 		stats, err := conn.Stats("")
-		if n, _ := strconv.Atoi(stats["uptime"]); err == nil && n < 3<<startedBits {
+		n, _ := strconv.Atoi(stats["uptime"])
+		if first == 0 {
+			first = n
+		}
+		if err == nil && n < first+3 {
 			err = fmt.Errorf("%d s", n)
 		}
 		return err
 	})
+	from.Kill()
 	from.Restart()
 	if r := mustCopy(t, c); r.Receipt.Deleted != 0 {
 		t.Errorf("%+v", r.Receipt)
@@ -221,6 +227,45 @@ func TestACopyLeavesOutWhatRoutersHaveMarked(t *testing.T) {
 	to.Raw().Must("STORED", "set "+contract.OutdatedAll+" 0 0 1", []byte("1"))
 	if r := mustCopy(t, c); r.Receipt.Added != 0 {
 		t.Errorf("after a flush: %+v", r.Receipt)
+	}
+}
+
+// A run that was killed may have copied what a client has deleted, and not have looked for its mark. The next run does.
+func TestACopyLooksForMarksThatAnEarlierRunHasNotSeen(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	drainertest.Store(t, from.Address(), large("item", 200, 10_000))
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	mustCopy(t, c) // without marks: as if it was killed before it has looked
+	to.Raw().Must("STORED", "set "+contract.OutdatedKey([]byte("item:7"))+" 0 0 1", []byte("1"))
+	c.Marks = true
+	r := mustCopy(t, c)
+	for key, want := range map[string]bool{"item:6": true, "item:7": false} {
+		if v, err := to.Dial().Get([]byte(key)); err != nil || (v != nil) != want {
+			t.Errorf("%s is there: %t, %v: %+v", key, v != nil, err, r.Receipt)
+		}
+	}
+}
+
+// What was copied does not stay if its server can't be asked for a mark.
+func TestACopyTakesBackWhatItCannotLookUpMarksOf(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	from.Raw().Must("STORED", "set one 0 0 3", []byte("old"))
+	var added atomic.Bool
+	between := memcachedtest.Between(t, to.Address(), func(sent []byte) bool {
+		if strings.Contains(string(sent), "ms one ") {
+			added.Store(true)
+		}
+		return !strings.Contains(string(sent), contract.OutdatedPrefix)
+	})
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{between})
+	c.Marks, c.UnreachableTimeout = true, 2*time.Second
+	r := runCopy(t, c)
+	if v, err := to.Dial().Get([]byte("one")); err != nil || v != nil || r.Receipt.Complete || !added.Load() {
+		t.Errorf("it is still there: %+v, %v: %+v", v, err, r.Receipt)
 	}
 }
 
@@ -324,7 +369,7 @@ func TestACopyUnderLoadBringsNoOldValueBack(t *testing.T) {
 func copyUnderLoad(t *testing.T, dies bool) {
 	const keys, clients, rounds = 3000, 3, 4
 	servers, from := drainertest.Survivors(t, 3)
-	to := []string{memcachedtest.StartNewerSuite(t, roomy...).Address(), memcachedtest.StartNewerSuite(t, roomy...).Address()}
+	to := []string{memcachedtest.StartNewerSuite(t, roomy...).Address(), memcachedtest.StartNewerSuite(t, "-m", "32").Address()}
 	// written is one more than the version that a client has stored last, in both; 1 deleted, 0 the first one.
 	var written [keys]atomic.Int64
 	key := func(k int) string { return fmt.Sprintf("key:%d", k) }
@@ -411,28 +456,82 @@ func copyUnderLoad(t *testing.T, dies bool) {
 func TestACopyTakesBackWhatItsSourceCannotConfirm(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopyUnderLoadBringsNoOldValueBack/it is killed")
+	for name, start := range map[string]func() *memcachedtest.Server{
+		"with marks":                      func() *memcachedtest.Server { return memcachedtest.StartNewerSuite(t, roomy...) },
+		"with marks, by little memory":    func() *memcachedtest.Server { return memcachedtest.StartNewerSuite(t, "-m", "32") },
+		"without marks":                   func() *memcachedtest.Server { return memcachedtest.Start(t, roomy...) },
+		"without marks, by little memory": func() *memcachedtest.Server { return memcachedtest.StartNewerSuite(t, "-M", "-m", "32") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now().Unix()
+			from := memcachedtest.Fake(t, func(request string) string {
+				switch {
+				case request == "version":
+					return "VERSION 1.6.38\r\n"
+				case request == "stats":
+					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
+				case strings.HasPrefix(request, "lru_crawler"):
+					return fmt.Sprintf("key=one exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=60\nkey=two exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=60\nEND\r\n", now)
+				case strings.HasPrefix(request, "mg one v"):
+					return "VA 3 f0 t-1 c5 l1 kone\r\nold\r\n"
+				case strings.HasPrefix(request, "mg two v"):
+					return "VA 3 f0 t-1 c6 l1 ktwo\r\nold\r\n"
+				}
+				return "" // it has died when it is asked again
+			})
+			to := start()
+			to.Raw().Must("STORED", "set two 0 0 6", []byte("client"))
+			c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+			c.UnreachableTimeout = 2 * time.Second
+			if r := runCopy(t, c); r.Receipt.Reason != reasonSource {
+				t.Errorf("%+v", r.Receipt)
+			}
+			for key, want := range map[string]string{"one": "", "two": "client"} {
+				value := ""
+				v, err := to.Dial().Get([]byte(key))
+				if v != nil {
+					value = string(v.Data)
+				}
+				if err != nil || value != want {
+					t.Errorf("%s is %q, %v", key, value, err)
+				}
+			}
+		})
+	}
+}
+
+// All that was on its way is taken back, by connections that stay until then (go test -race).
+func TestACopyTakesBackAllThatItsSourceCannotConfirm(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopyUnderLoadBringsNoOldValueBack/it is killed")
+	const items = 10_000 // more than one batch for each connection
 	now := time.Now().Unix()
+	var list strings.Builder
+	for i := range items {
+		fmt.Fprintf(&list, "key=key%d exp=-1 la=%d cas=5 fetch=no cls=1 size=60\n", i, now)
+	}
+	list.WriteString("END\r\n")
 	from := memcachedtest.Fake(t, func(request string) string {
+		words := strings.Fields(request)
 		switch {
 		case request == "version":
 			return "VERSION 1.6.38\r\n"
 		case request == "stats":
-			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 1\r\nSTAT bytes 100\r\nEND\r\n", now)
+			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items %d\r\nSTAT bytes %d\r\nEND\r\n", now, items, 60*items)
 		case strings.HasPrefix(request, "lru_crawler"):
-			return fmt.Sprintf("key=one exp=-1 la=%d cas=5 fetch=no cls=1 size=60\nEND\r\n", now)
-		case strings.HasPrefix(request, "mg one v"):
-			return "VA 3 f0 t-1 c5 l1 kone\r\nold\r\n"
+			return list.String()
+		case len(words) > 2 && words[0] == "mg" && words[2] == "v":
+			return "VA 3 f0 t-1 c5 l1 k" + words[1] + "\r\nold\r\n"
 		}
 		return "" // it has died when it is asked again
 	})
-	to := memcachedtest.StartNewerSuite(t, roomy...)
-	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
-	c.UnreachableTimeout = 2 * time.Second
-	if r := runCopy(t, c); r.Receipt.Reason != reasonSource {
-		t.Errorf("%+v", r.Receipt)
-	}
-	if v, err := to.Dial().Get([]byte("one")); err != nil || v != nil {
-		t.Errorf("it is still there: %+v, %v", v, err)
+	for name, to := range map[string]*memcachedtest.Server{"with marks": memcachedtest.StartNewerSuite(t, roomy...), "without marks": memcachedtest.Start(t)} {
+		c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+		c.UnreachableTimeout = 2 * time.Second
+		if r := runCopy(t, c); r.Receipt.Reason != reasonSource || to.Items(t) != 0 {
+			t.Errorf("%s, %d items are still there: %+v\n%s", name, to.Items(t), r.Receipt, r.Err)
+		}
 	}
 }
 

@@ -29,14 +29,21 @@ func (c *copying) pass(ctx context.Context) error {
 	if err := c.each(sourcesAtOnce, func(_ int, s *copySource) error { return s.list(ctx, all) }); err != nil {
 		return err
 	}
+	var samples samples
+	if first {
+		samples = c.newSamples()
+	}
 	for _, s := range c.sources {
-		n, err := s.sum(demand, ages, now)
+		n, err := s.sum(demand, ages, now, samples)
 		if err != nil {
 			return err
 		}
 		listed += n
 	}
 	if first {
+		if err := c.ask(ctx, samples); err != nil {
+			return err
+		}
 		if err := c.begin(demand, listed); err != nil {
 			return err
 		}
@@ -62,11 +69,6 @@ func (c *copying) pass(ctx context.Context) error {
 		return err
 	}
 	after, foundNow := c.outcomes()
-	for _, w := range c.e.writers {
-		if !w.MayReplace() {
-			c.cannotTell(contract.CantTellCopies)
-		}
-	}
 	c.lastAdded, c.lastFound = max(0, after-before), max(listed, foundNow-found)
 	return nil
 }
@@ -121,6 +123,9 @@ func (c *copying) resumes() bool {
 	const empty = 1 << 20 // members have a few items of their own
 	return slices.ContainsFunc(c.e.writers, func(w *memcache.Writer) bool { return w.Limits().Taken > empty })
 }
+
+// short tells whether a server may be short of memory.
+func (c *copying) short() bool { return slices.ContainsFunc(c.e.writers, (*memcache.Writer).Short) }
 
 // streams tells whether a source is streamed.
 func (c *copying) streams() bool {
@@ -209,8 +214,9 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		outdated = append(outdated, changed...)
 	}
 	if c.Marks {
-		marked, err := c.marked(server, a)
+		marked, err := c.marked(server, a.Len(), func(i int) []byte { key, _ := a.Key(i); return key })
 		if err != nil {
+			c.withdrawUnchecked(server, a)
 			return err
 		}
 		outdated = append(outdated, marked...)
@@ -220,35 +226,34 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 	if c.Passes != 1 {
 		c.see(a, outdated)
 	}
-	return c.withdraw(server, a, outdated)
+	return c.withdraw(c.ctx, c.e.UnreachableTimeout, server, a, outdated)
 }
 
-// marked returns the items that a client has changed: the server's router has marked their keys before. The look comes
-// after the item was added, so a client that changes it later finds it.
-func (c *copying) marked(server int, a memcache.Answered) (marked []int, err error) {
-	if a.Len() == 0 {
+// marked returns those of n items that a client has changed: the server's router has marked their keys before. The look
+// comes after the item was added, so a client that changes it later finds it.
+func (c *copying) marked(server, n int, key func(int) []byte) (marked []int, err error) {
+	if n == 0 {
 		return nil, nil
 	}
 	t := &c.targets[server]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := []int{a.Len()} // stands for all keys
-	for i := range a.Len() {
+	all := []int{n} // stands for all keys
+	for i := range n {
 		all = append(all, i)
 	}
-	key := func(i int) []byte {
-		if i == a.Len() {
+	mark := func(i int) []byte {
+		if i == n {
 			return []byte(contract.OutdatedAll)
 		}
-		k, _ := a.Key(i)
-		return []byte(contract.OutdatedKey(k))
+		return []byte(contract.OutdatedKey(key(i)))
 	}
 	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
 		marked = marked[:0]
 		flushed := false
-		return lookAll(conn, all, key, c.e.UnreachableTimeout, false, func(i int, _ uint64, found bool) {
-			flushed = flushed || found && i == a.Len()
-			if i < a.Len() && (found || flushed) {
+		return lookAll(conn, all, mark, c.e.UnreachableTimeout, false, func(i int, _ uint64, found bool) {
+			flushed = flushed || found && i == n
+			if i < n && (found || flushed) {
 				marked = append(marked, i)
 			}
 		})
@@ -267,6 +272,7 @@ func (c *copying) see(a memcache.Answered, outdated []int) {
 	for i := range a.Len() {
 		if key, cas := a.Key(i); !gone[i] {
 			c.seen.Had(c.versionOf(key, cas))
+			c.had++
 		}
 	}
 }
@@ -278,10 +284,7 @@ func (c *copying) versionOf(key []byte, cas uint64) []byte {
 }
 
 // withdraw deletes copies at a server, if they are still there.
-func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) error {
-	if len(outdated) == 0 {
-		return nil
-	}
+func (c *copying) withdraw(ctx context.Context, patience time.Duration, server int, a memcache.Answered, outdated []int) error {
 	var marked memcache.Deletions
 	var unmarked []item.Item
 	for _, i := range outdated {
@@ -291,12 +294,15 @@ func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) erro
 			if err := marked.Append(key, c.sources[place-1].mark(cas)); err != nil {
 				return err
 			}
-			continue
+		} else if a.MayBeOurs(i) {
+			value, flags := a.Value(i)
+			unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 		}
-		value, flags := a.Value(i)
-		unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 	}
-	_, err := c.delete(c.ctx, c.e.UnreachableTimeout, server, &marked, unmarked)
+	if marked.Len() == 0 && len(unmarked) == 0 {
+		return nil
+	}
+	_, err := c.delete(ctx, patience, server, &marked, unmarked)
 	return err
 }
 
@@ -307,17 +313,14 @@ func (c *copying) withdrawUnchecked(server int, a memcache.Answered) {
 	if c.Volumes != nil {
 		return
 	}
-	var marked memcache.Deletions
-	for i := range a.Len() {
-		key, cas := a.Key(i)
-		if place, hasMark := a.Place(i); hasMark {
-			_ = marked.Append(key, c.sources[place-1].mark(cas)) // it was written before
-		}
+	all := make([]int, a.Len())
+	for i := range all {
+		all[i] = i
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), patience)
 	defer cancel()
-	if _, err := c.delete(ctx, patience, server, &marked, nil); err != nil {
-		fmt.Fprintf(c.e.Log, "%d items at %s were copied, and not compared with their source again: %v\n", marked.Len(), c.e.Servers[server], contract.OneLine(err))
+	if err := c.withdraw(ctx, patience, server, a, all); err != nil {
+		fmt.Fprintf(c.e.Log, "%d items at %s were copied, and not compared with their source again: %v\n", len(all), c.e.Servers[server], contract.OneLine(err))
 	}
 }
 
@@ -378,7 +381,7 @@ func (c *copying) sourceOf(mark uint64) *copySource {
 	return nil
 }
 
-// deleteListed deletes those of a server's copies that are gone.
+// deleteListed deletes those of a server's copies that are gone, or that a client has changed.
 func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2[*Entry, error]) error {
 	parts := make([]copyPart, len(c.sources))
 	flush := func(s *copySource, p *copyPart) error {
@@ -389,6 +392,13 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 		gone, err := s.gone(ctx, all, p.key)
 		if err == nil && len(gone) > 0 {
 			err = s.stillRuns(ctx) // an empty source has lost its items, and its clients have deleted none
+		}
+		if err == nil && c.Marks { // a run that was killed has not looked
+			var marked []int
+			marked, err = c.marked(server, len(p.listed), p.key)
+			gone = append(gone, marked...)
+			slices.Sort(gone)
+			gone = slices.Compact(gone)
 		}
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ type copySource struct {
 	c      *copying
 	index  int
 	server routing.Server
-	// from is in its marks. The others are those of the same process as well: its start is known to a second or two.
+	// from is in its marks. The others are those of the same process as well: its start is known to a second.
 	from [3]uint64
 	// reader reads items, and checks asks about them again, each for one goroutine at a time.
 	reader link
@@ -100,8 +100,6 @@ const (
 	markBit    = 1 << 52
 	sourceBits = 16
 	casBits    = 52 - sourceBits
-	// startedBits is the precision of a process's start, in bits of seconds.
-	startedBits = 3
 )
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
@@ -110,8 +108,8 @@ func isMark(cas uint64) bool { return cas>>52 == 1 }
 func (s *copySource) identify() {
 	for i := range s.from {
 		h := fnv.New64a()
-		fmt.Fprint(h, s.server.Address(), " ", s.started>>startedBits+int64(i+1)%3-1) // its own, the next and the one before
-		s.from[i] = markBit | h.Sum64()>>(64-sourceBits)<<casBits
+		fmt.Fprint(h, s.server.Address(), " ", s.started+int64(i+1)%3-1)    // its own, the next and the one before
+		s.from[i] = markBit | scramble(h.Sum64())>>(64-sourceBits)<<casBits // FNV's high bits don't depend on the last digit
 	}
 }
 
@@ -121,11 +119,15 @@ func (s *copySource) marked(cas uint64) bool {
 
 // mark returns the mark of an item with that CAS at the source.
 func (s *copySource) mark(cas uint64) uint64 {
-	// This is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
-	z := cas + 0x9e3779b97f4a7c15
+	return s.from[0] | scramble(cas)>>(64-casBits)
+}
+
+// scramble is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+func scramble(n uint64) uint64 {
+	z := n + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return s.from[0] | (z^z>>31)>>(64-casBits)
+	return z ^ z>>31
 }
 
 // tooOldError means that a source lists no items.
@@ -184,11 +186,14 @@ func (s *copySource) look(conn *memcache.Conn) error {
 	if err != nil {
 		return err
 	}
-	const exact = 1 // in seconds, for each of the two
-	if s.started != 0 && began > s.started+exact {
+	const exact = 1 // in seconds
+	switch {
+	case s.started == 0:
+		s.started = began
+	case began > s.started+exact:
 		return errCopyRestarted
 	}
-	s.started, s.behind = began, time.Now().Unix()-now
+	s.behind = time.Now().Unix() - now
 	s.bytes, _ = strconv.ParseInt(stats["bytes"], 10, 64)
 	s.count, _ = strconv.ParseInt(stats["curr_items"], 10, 64)
 	const most = 1 << 40 // it may say anything
@@ -331,7 +336,7 @@ func (s *copySource) copied(e *Entry) bool {
 const sampled = 100_000
 
 // sum adds the sizes of what was listed, by owner and by age, and returns the number of items.
-func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, error) {
+func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock, samples samples) (int64, error) {
 	if s.stream != nil {
 		for i := range demand {
 			demand[i] += s.bytes / int64(len(demand))
@@ -341,6 +346,7 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 	}
 	average, n := s.bytes/max(1, s.count), int64(0)
 	each := 1 + s.keys.Len()/sampled // an owner takes as long to compute as the rest
+	few := 1 + int64(len(s.c.sources))*s.keys.Len()/each/askedFor
 	for e, err := range s.keys.All() {
 		if err != nil {
 			return 0, err
@@ -351,7 +357,11 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 		}
 		ages[now.ageOf(e)] += size
 		if n++; n%each == 0 {
-			demand[s.c.e.Owner.Owner(e.Key)] += size * each
+			owner := s.c.e.Owner.Owner(e.Key)
+			demand[owner] += size * each
+			if n/each%few == 0 {
+				samples.add(owner, e.Key, size)
+			}
 		}
 	}
 	return s.keys.Len(), nil
@@ -406,7 +416,7 @@ func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, all 
 	}
 	p.reset()
 	flush := func() error {
-		if !all {
+		if !all || s.c.short() { // a refused add would remove a client's value
 			if err := s.classify(ctx, p); err != nil {
 				return err
 			}
@@ -469,7 +479,7 @@ func (s *copySource) classify(ctx context.Context, p *copyPart) error {
 		}
 		k := &s.targets[owner]
 		if err := k.ask(ctx, s.c.e.UnreachableTimeout, s.c.e.waits.Set, false, func(conn *memcache.Conn) error {
-			return lookAll(conn, mine, p.key, s.c.e.UnreachableTimeout, false, func(i int, cas uint64, found bool) { s.judge(p, i, owner, cas, found) })
+			return lookAll(conn, mine, p.key, s.c.e.UnreachableTimeout, false, func(i int, cas uint64, found bool) { s.judge(p, i, cas, found) })
 		}); err != nil {
 			return err
 		}
@@ -478,15 +488,17 @@ func (s *copySource) classify(ctx context.Context, p *copyPart) error {
 }
 
 // judge decides what becomes of an item, by the CAS that its owner has for it.
-func (s *copySource) judge(p *copyPart, i, owner int, cas uint64, found bool) {
+func (s *copySource) judge(p *copyPart, i int, cas uint64, found bool) {
 	e := &p.listed[i]
 	e.over, e.skip = 0, true
 	switch {
 	case !found:
 		s.c.mu.Lock()
-		e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas))
+		if e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas)); e.skip && s.c.seen.Overfull(s.c.had) {
+			s.c.leftOut.Add(1)
+		}
 		s.c.mu.Unlock()
-	case s.marked(cas) && cas != s.mark(e.cas) && s.c.e.writers[owner].MayReplace():
+	case s.marked(cas) && cas != s.mark(e.cas):
 		e.over, e.skip = cas, false
 	}
 }

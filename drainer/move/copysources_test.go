@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -152,8 +153,42 @@ func TestACopyFromVolumesIsCountedBeforeItStarts(t *testing.T) {
 	}
 }
 
+// What clients have stored at the servers takes room, and what an earlier run has copied doesn't.
+func TestACopyKnowsWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
+	ours := large("ours", 80, 100_000)
+	for name, from := range map[string]func(t *testing.T) string{
+		"a volume": func(t *testing.T) string { return contract.FromVolumes + volumeOf(t, ours, "-m", "64") },
+		"a running memcached": func(t *testing.T) string {
+			s := memcachedtest.Start(t)
+			drainertest.Store(t, s.Address(), ours)
+			return contract.FromMemcached + s.Address()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tier.Second(t, "TestACopySaysWhatItCannotDoBeforeItStarts/-X")
+			_, to := drainertest.Survivors(t, 1, "-m", "16")
+			c := copyArgs(t, "gomemcache", nil, to)
+			c.From = []string{from(t)}
+			mustCopy(t, c)
+			if r := mustCopy(t, c); r.Receipt.Added != 0 {
+				t.Errorf("a second run has added items: %+v", r.Receipt)
+			}
+			_, c.Servers = drainertest.Survivors(t, 1, "-m", "16")
+			theirs := large("theirs", 90, 100_000)
+			drainertest.Store(t, c.Servers[0], theirs)
+			if r := runCopy(t, c); r.Receipt.Reason != contract.ReasonTargetTooSmall || r.Receipt.Added != 0 {
+				t.Errorf("%+v", r.Receipt)
+			}
+			drainertest.Check(t, "gomemcache", c.Servers, theirs)
+		})
+	}
+}
+
 // A copy from a volume that is killed at random goes on where it was: what a client has deleted or stored meanwhile
-// stays so, and most of the rest is copied. When the copy is complete, another one of the same name begins anew.
+// stays so, and most of the rest is copied. When the copy is complete, another one of the same name copies nothing, as if
+// it had been killed before it had written its receipt. One of another name begins anew.
 func TestACopyFromAVolumeGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	const items, kills = 6000, 3
@@ -230,12 +265,62 @@ func TestACopyFromAVolumeGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("%s is not as the client has left it (%q): %t", key, want, v != nil)
 		}
 	}
-	if missing > items/2 {
-		t.Errorf("%d of %d items were not copied", missing, items)
+	if missing > items/2 || int64(missing) > r.Receipt.LeftOut || r.Receipt.Found != items {
+		t.Errorf("%d of %d items were not copied: %+v", missing, items, r.Receipt)
 	}
 	c.RateLimitItems = 0
+	if r := mustCopy(t, c); r.Receipt.Earlier != items || r.Receipt.Added != 0 {
+		t.Errorf("after the end: %+v", r.Receipt)
+	}
+	c.Resume = "tuesday"
 	if r := mustCopy(t, c); r.Receipt.Earlier != 0 || r.Receipt.Added < int64(missing) {
-		t.Errorf("after the end, %d were missing: %+v", missing, r.Receipt)
+		t.Errorf("by another name, %d were missing: %+v", missing, r.Receipt)
+	}
+}
+
+// A copy from a volume that is told to end leaves out only what it had handed over, and counts it. A copy of as much as
+// fits has a place as well, if all fits.
+func TestACopyFromAVolumeThatIsToldToEndGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	for name, asMuchAsFits := range map[string]bool{"all": false, "as much as fits": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tier.Second(t, "TestACopyFromAVolumeGoesOnWhereItWas")
+			const items, ends = 4000, 3
+			all := large("item", items, 5_000)
+			servers, to := drainertest.Survivors(t, 1, "-m", "200")
+			c := copyArgs(t, "gomemcache", nil, to)
+			c.From, c.Resume, c.AsMuchAsFits = []string{contract.FromVolumes + volumeOf(t, all, "-m", "64")}, "monday", asMuchAsFits
+			c.RateLimitItems = 1000
+			for range ends {
+				before := servers[0].Items(t)
+				p := drainertest.Start(t, c.Args()...)
+				wait.For(t, "more items", func() error {
+					if n := servers[0].Items(t); n < before+300 {
+						return fmt.Errorf("%d", n)
+					}
+					return nil
+				})
+				p.Signal(syscall.SIGTERM)
+				p.Wait()
+			}
+			c.RateLimitItems = 0
+			r := mustCopy(t, c)
+			missing, conn := int64(0), servers[0].Dial()
+			for key := range all {
+				v, err := conn.Get([]byte(key))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v == nil {
+					missing++
+				}
+			}
+			if missing > r.Receipt.LeftOut || r.Receipt.Found != items || r.Receipt.Earlier < ends*300 {
+				t.Errorf("%d are missing: %+v", missing, r.Receipt)
+			}
+			t.Logf("%d are missing, and %d were left out", missing, r.Receipt.LeftOut)
+		})
 	}
 }
 
@@ -287,6 +372,9 @@ func TestACopyBetweenOtherSettings(t *testing.T) {
 			r := mustCopy(t, c)
 			if test.tooLarge > 0 {
 				delete(all, "large")
+			}
+			if says := strings.Contains(r.Err, "can't mark copies"); says != slices.Contains(r.Receipt.CantTell, contract.CantTellCopies) {
+				t.Errorf("it says so: %t, %+v", says, r.Receipt)
 			}
 			if !strings.Contains(strings.Join(r.Receipt.CantTell, " "), test.cantTell) || r.Receipt.TooLarge != test.tooLarge || r.Receipt.Rejected != test.tooLarge {
 				t.Errorf("%+v", r.Receipt)

@@ -117,7 +117,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	e.addPhaseTime(time.Now())
 	e.closeWriters()
 	if copies != nil {
-		copies.close()
+		copies.end(ctx, complete)
 	}
 	if live {
 		member.demand.pause()

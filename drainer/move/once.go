@@ -36,6 +36,13 @@ func (o *once) Begin(keys int64) {
 	o.seed = maphash.MakeSeed()
 }
 
+// Overfull tells whether so many keys are more than the memory is for: of the others, about one in a hundred, or more, is
+// mistaken for one of them.
+func (o *once) Overfull(keys int64) bool {
+	const most = 5
+	return keys > most*int64(len(o.words))
+}
+
 // Has tells whether Had was called with the key.
 func (o *once) Has(key []byte) bool {
 	word, bits := o.at(key)
