@@ -126,8 +126,8 @@ func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain)
 	if s.Jobs, err = s.Reader.Jobs(ctx, slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !identity.DrainerPod(&p) })); err != nil {
 		return nil, err
 	}
-	protects := slices.Contains(d.Finalizers, cachev1alpha1.OwnerFinalizer) // nothing is protected again when the namespace goes
-	if d.DeletionTimestamp != nil || !protects || slices.ContainsFunc(s.Claims, func(c claims.Claim) bool { return c.Deleting }) {
+	protects := slices.Contains(d.Finalizers, cachev1alpha1.OwnerFinalizer) // nothing is protected or noted when the namespace goes
+	if d.DeletionTimestamp != nil || !protects || slices.ContainsFunc(s.Claims, func(c claims.Claim) bool { return c.Deleting || c.Unnoted || c.Fresh }) {
 		if s.Terminating, err = read.NamespaceTerminates(ctx, r.Live, d.Namespace); err != nil {
 			return nil, err
 		}
