@@ -339,6 +339,15 @@ func (s *Server) Save() {
 	}
 }
 
+// CrashesInPageMoves tells whether the server has the fault of memcached#1269, which names these versions. Debian's
+// trixie has 1.6.38.
+func (s *Server) CrashesInPageMoves() bool {
+	s.tb.Helper()
+	var patch int
+	_, err := fmt.Sscanf(s.Version(), "1.6.%d", &patch)
+	return err == nil && patch >= 35 && patch <= 40
+}
+
 // stopMoves returns when no slab page is being moved, and none will be. The save of memcached 1.6.18 never
 // ends if it begins during a move of a page that has an item in use: the thread that uses the item is stopped
 // first, and the one that moves the page keeps waiting for it.
