@@ -51,7 +51,8 @@ type WarmSource struct {
 	// +kubebuilder:default=Listed
 	Until WarmUntil `json:"until,omitempty"`
 	// onShortage is for a source with more items than the cluster has room for. Wait (the default) copies nothing.
-	// Proceed copies the most recently used items, as many as fit.
+	// Proceed copies the most recently used items, as many as fit; several claims are copied one after the other, so
+	// the items of a later one may evict hotter ones.
 	// +optional
 	// +kubebuilder:default=Wait
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
