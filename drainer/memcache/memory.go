@@ -15,9 +15,9 @@ import (
 // counts as rejected, and the drain or move fails with ItemsRejected.
 //
 // Only a meta add carries a Mark. So items that have one are meta adds where memory is short, too, if the server
-// evicts: then it refuses one only if all items that it could evict are in use at that moment. A client's value that
-// is lost then is lost as if it was evicted. Without its Mark, an item would be an old value that no later pass
-// replaces or deletes.
+// evicts: then it refuses one only if the few items that it looks at for eviction are in use at that moment. A copy has
+// looked at the owner just before, so that at most a value that a client stored in between is lost, as if it was evicted.
+// Without its Mark, an item would be an old value that no later pass replaces or deletes.
 const (
 	// freeEnough is more than clients and this Writer use up between two looks: a page for each class, and
 	// what a fast network brings.

@@ -371,14 +371,18 @@ func (c *copying) deleteGone(ctx context.Context) error {
 	return nil
 }
 
-// sourceOf returns the source of a copy with that mark; nil if it is none of these.
-func (c *copying) sourceOf(mark uint64) *copySource {
+// sourceOf returns the source of a copy with that mark; nil if it is none of these, or if it may be either of two.
+func (c *copying) sourceOf(mark uint64) (of *copySource) {
 	for _, s := range c.sources {
-		if s.marked(mark) {
-			return s
+		switch {
+		case !s.marked(mark):
+		case of != nil:
+			return nil
+		default:
+			of = s
 		}
 	}
-	return nil
+	return of
 }
 
 // deleteListed deletes those of a server's copies that are gone, or that a client has changed.

@@ -98,7 +98,7 @@ func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) e
 // its clients have not deleted the items that it has lost.
 const (
 	markBit    = 1 << 52
-	sourceBits = 16
+	sourceBits = 28 // a copy may have hundreds of sources
 	casBits    = 52 - sourceBits
 )
 
@@ -277,7 +277,7 @@ func (e *copyRefusedError) Failure() (reason string, exitCode int) {
 
 // list lists the source's keys in a file, or, if all are copied, opens the stream of its supervisor.
 func (s *copySource) list(ctx context.Context, all bool) error {
-	if all && s.c.ExportPort != 0 {
+	if all && s.c.ExportPort != 0 && !s.c.short() { // what is streamed is added without a look at its owner
 		if s.openStream(ctx); s.stream != nil {
 			return nil
 		}

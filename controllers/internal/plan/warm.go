@@ -185,13 +185,14 @@ func (v *view) waitsForMembers(s *WarmState) bool {
 	return s.Phase == WarmWaits && s.Reason != cachev1alpha1.ReasonSourceNotThere && !between
 }
 
-// outOfTimeOnly tells whether the Job has copied items until its deadline: the next one goes on.
+// outOfTimeOnly tells whether the Job has copied a hundredth of the items or more until its deadline: the next one goes
+// on. With less, patience ends the attempts.
 func outOfTimeOnly(j *claims.Job) bool {
 	if j == nil {
 		return false
 	}
 	n := ReceiptNumbers(j.Receipt)
-	return n.Reason == contract.ReasonDeadlineExceeded && n.Added > 0
+	return n.Reason == contract.ReasonDeadlineExceeded && n.Added > 0 && n.Added >= n.Found/100
 }
 
 // note records since when the source could not be copied.

@@ -324,11 +324,11 @@ func TestTheClaimsOfASourceAreCountedBeforeTheFirstIsCopied(t *testing.T) {
 	if c := creates(s); c.Volume.Name != "b" || !c.Counts || c.Besides != nil {
 		t.Errorf("of other claims: %+v", c)
 	}
-	// Once the first one is copied, nothing is counted any more.
-	other.Claims = []string{ClaimHash(a.UID)}
+	// Once the first one is copied, nothing is counted any more, and the names of the others' copies stay.
+	other.Claims, other.Jobs = []string{ClaimHash(a.UID)}, 1
 	other.Ring = "other"
 	s.o.Warm.Record, s.o.Warm.Left = other, []WarmClaim{b, claim("c")}
-	if c := creates(s); c.Volume.Name != "b" || c.Counts {
+	if c := creates(s); c.Volume.Name != "b" || c.Counts || c.Resume != "uid-cache/uid-b/0" {
 		t.Errorf("in the middle: %+v", c)
 	}
 	if c := creates(from(a)); c.Counts {
@@ -363,10 +363,10 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 		}
 	}
 	starting := func(j *claims.Job) { j.Unstarted = true }
-	outOfTime := func(added int64) func(*claims.Job) {
+	outOfTime := func(added, found int64) func(*claims.Job) {
 		return func(j *claims.Job) {
 			failedFor(contract.ReasonDeadlineExceeded, contract.ExitFailed)(j)
-			j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Reason: contract.ReasonDeadlineExceeded, ExitCode: contract.ExitFailed, Outcomes: contract.Outcomes{Added: added}})
+			j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Reason: contract.ReasonDeadlineExceeded, ExitCode: contract.ExitFailed, Found: found, Outcomes: contract.Outcomes{Added: added}})
 		}
 	}
 	fails := failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)
@@ -393,9 +393,10 @@ func TestASourceThatCannotBeCopiedIsGivenUp(t *testing.T) {
 		"its pod can't start":           {at(3).warmFrom(unstarted(patience - 1)).warmJob(starting), nil, WarmRuns},
 		"its pod could not start for so long": {at(3).warmFrom(unstarted(patience)).warmJob(starting),
 			[]string{"delete Job warm: the source is given up", "record the warming by ring : GivenUp"}, WarmEnded},
-		"it was out of time, and has copied":         {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(7)), []string{"note since when"}, WarmFailed},
-		"it was out of time at first":                {at(3).warmFrom(func(w *Warm) { w.Patience = patience; w.Record.Source = "source" }).warmJob(outOfTime(7)), nil, WarmFailed},
-		"it was out of time, and has copied nothing": {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(0)), []string{"delete Job", "record the warming by ring : GivenUp"}, WarmEnded},
+		"it was out of time, and has copied":         {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(7, 700)), []string{"note since when"}, WarmFailed},
+		"it was out of time at first":                {at(3).warmFrom(func(w *Warm) { w.Patience = patience; w.Record.Source = "source" }).warmJob(outOfTime(7, 700)), nil, WarmFailed},
+		"it was out of time, and has copied little":  {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(6, 700)), []string{"delete Job", "record the warming by ring : GivenUp"}, WarmEnded},
+		"it was out of time, and has copied nothing": {at(3).warmFrom(since(patience), func(w *Warm) { w.Patience = patience }).warmJob(outOfTime(0, 700)), []string{"delete Job", "record the warming by ring : GivenUp"}, WarmEnded},
 		"it was given up": {away(func(w *Warm) {
 			w.Record = action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
 		}), nil, WarmEnded},

@@ -125,12 +125,12 @@ func (w *Warm) onlyThese(counted []string) bool {
 	return true
 }
 
-// resume names a copy for its next attempt, by any ring.
+// resume names a copy for its next attempt, by any ring, and whichever claims come meanwhile.
 func (w *Warm) resume() string {
 	if !w.Volumes || w.Counts {
 		return ""
 	}
-	return fmt.Sprintf("%s/%s/%d", w.Holder.UID, w.Volume.UID, w.Record.Jobs)
+	return fmt.Sprintf("%s/%s/%d", w.Holder.UID, w.Volume.UID, w.Record.Jobs-int32(len(w.Record.Claims)))
 }
 
 // open tells whether there is something to copy.
