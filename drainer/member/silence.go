@@ -11,12 +11,11 @@ import (
 // silence knows since when no client has called memcached. A mover waits until none has called for some seconds.
 type silence struct {
 	mu sync.Mutex
-	// commands is how many commands there were at the last look, own how many of them are the supervisor's.
-	// since is when the number was last found to have grown; the zero time before the first look.
-	commands, own int64
-	since         time.Time
-	// counted is own at the last look.
-	counted int64
+	// commands is how many commands there were at the last look, own how many the supervisor has made, or is about to
+	// make, and calls how many were the clients'. since is when calls were last found to have grown; the zero time before
+	// the first look.
+	commands, own, calls int64
+	since                time.Time
 }
 
 // asks is called before the supervisor makes a request that counts as a client's command.
@@ -35,10 +34,12 @@ func (s *silence) look(stats map[string]string) {
 		s.since = time.Time{}
 		return
 	}
-	if s.since.IsZero() || commands-s.own != s.commands-s.counted {
-		s.since = time.Now()
+	// There seem to be fewer calls while a request of the supervisor is on its way. There are fewer commands after a
+	// client's stats reset.
+	if calls := commands - s.own; s.since.IsZero() || calls > s.calls || commands < s.commands {
+		s.since, s.calls = time.Now(), calls
 	}
-	s.commands, s.counted = commands, s.own
+	s.commands = commands
 }
 
 // now returns the silence, nil if it is not known.
