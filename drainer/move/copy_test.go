@@ -465,12 +465,8 @@ func TestACopyTakesBackWhatItsSourceCannotConfirm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now().Unix()
-			from := memcachedtest.Fake(t, func(request string) string {
+			from := fakeSource(t, now, "2", "200", func(request string) string {
 				switch {
-				case request == "version":
-					return "VERSION 1.6.38\r\n"
-				case request == "stats":
-					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
 				case strings.HasPrefix(request, "lru_crawler"):
 					return fmt.Sprintf("key=one exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=60\nkey=two exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=60\nEND\r\n", now)
 				case strings.HasPrefix(request, "mg one v"):
@@ -512,13 +508,9 @@ func TestACopyTakesBackAllThatItsSourceCannotConfirm(t *testing.T) {
 		fmt.Fprintf(&list, "key=key%d exp=-1 la=%d cas=5 fetch=no cls=1 size=60\n", i, now)
 	}
 	list.WriteString("END\r\n")
-	from := memcachedtest.Fake(t, func(request string) string {
+	from := fakeSource(t, now, strconv.Itoa(items), strconv.Itoa(60*items), func(request string) string {
 		words := strings.Fields(request)
 		switch {
-		case request == "version":
-			return "VERSION 1.6.38\r\n"
-		case request == "stats":
-			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items %d\r\nSTAT bytes %d\r\nEND\r\n", now, items, 60*items)
 		case strings.HasPrefix(request, "lru_crawler"):
 			return list.String()
 		case len(words) > 2 && words[0] == "mg" && words[2] == "v":
@@ -775,12 +767,8 @@ func TestACopyIsBoundedWhateverItsSourceSends(t *testing.T) {
 				tier.Second(t, "TestACopyIsBoundedWhateverItsSourceSends/a list without end")
 			}
 			now := time.Now().Unix()
-			from := memcachedtest.Fake(t, func(request string) string {
+			from := fakeSource(t, now, "-3", "99999999999999999999", func(request string) string {
 				switch {
-				case request == "version":
-					return "VERSION 1.6.38\r\n"
-				case request == "stats":
-					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items -3\r\nSTAT bytes 99999999999999999999\r\nEND\r\n", now)
 				case strings.HasPrefix(request, "lru_crawler"):
 					if test.endless {
 						return memcachedtest.Endless + test.list
@@ -828,4 +816,19 @@ func TestACopyThatMayBeOfTwoSourcesIsOfNone(t *testing.T) {
 	if got := c.sourceOf(second.mark(7)); got != second {
 		t.Errorf("a copy of the second is of %+v", got)
 	}
+}
+
+// fakeSource answers like a memcached that has run for 1000 s at now, in Unix seconds, and says that it has so many items
+// and bytes. Everything else is answered by answer.
+func fakeSource(t *testing.T, now int64, items, bytes string, answer func(request string) string) *memcachedtest.Server {
+	t.Helper()
+	return memcachedtest.Fake(t, func(request string) string {
+		switch request {
+		case "version":
+			return "VERSION 1.6.38\r\n"
+		case "stats":
+			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items %s\r\nSTAT bytes %s\r\nEND\r\n", now, items, bytes)
+		}
+		return answer(request)
+	})
 }

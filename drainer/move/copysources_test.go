@@ -390,12 +390,8 @@ func TestACopyKeepsClientFlagsOf64Bits(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Unix()
 	const flags = uint64(1)<<63 | 7
-	from := memcachedtest.Fake(t, func(request string) string {
+	from := fakeSource(t, now, "2", "200", func(request string) string {
 		switch {
-		case request == "version":
-			return "VERSION 1.6.38\r\n"
-		case request == "stats":
-			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
 		case strings.HasPrefix(request, "lru_crawler"):
 			return fmt.Sprintf("OK\r\nkey=small exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=60 flags=7\nkey=large exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=60 flags=%[2]d\nEND\r\n", now, flags)
 		case strings.HasPrefix(request, "mg small v"):
