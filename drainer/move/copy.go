@@ -98,7 +98,8 @@ type copying struct {
 	version []byte
 	// had is how many seen has.
 	had int64
-	// withdrawn counts copies that were deleted again, deleted those of them that are gone at the source.
+	// withdrawn counts copies that were deleted at once, because the source had changed meanwhile; deleted counts
+	// earlier copies that are gone or outdated.
 	withdrawn, deleted int64
 	cantTell           map[string]bool
 	// failing means that a source has failed, and the others need not go on.

@@ -1,11 +1,13 @@
 package move
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,7 +137,8 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 		}
 	}
 	r := drainertest.ReadReceipt(t, c.Receipt)
-	if err := r.Copied(c.SourceID); err != nil || r.Replaced != 1 || r.Deleted != 1 || !r.Settled || len(r.CantTell) != 0 {
+	// What was deleted in the last pass takes nothing from what that pass has added.
+	if err := r.Copied(c.SourceID); err != nil || r.Replaced != 1 || r.Deleted != 1 || r.Added != 9 || r.LastAdded != 3 || !r.Settled || len(r.CantTell) != 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
@@ -147,6 +150,7 @@ func TestACopyKeepsWhatASourceHasLost(t *testing.T) {
 	all := drainertest.Objects(5, 200)
 	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
 	drainertest.Store(t, from.Address(), all)
+	key := slices.Min(slices.Collect(maps.Keys(all)))
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
 	mustCopy(t, c)
 	conn, first := from.Dial(), 0
@@ -163,10 +167,53 @@ func TestACopyKeepsWhatASourceHasLost(t *testing.T) {
 	})
 	from.Kill()
 	from.Restart()
-	if r := mustCopy(t, c); r.Receipt.Deleted != 0 {
+	changed := all[key]
+	changed.Value = []byte("changed since")
+	all[key] = changed
+	drainertest.Store(t, from.Address(), map[string]drainertest.Object{key: changed})
+	if r := mustCopy(t, c); r.Receipt.Deleted != 0 || r.Receipt.Replaced != 1 {
 		t.Errorf("%+v", r.Receipt)
 	}
 	drainertest.Check(t, "gomemcache", []string{to.Address()}, all)
+}
+
+// Copies of an earlier version don't stay, also if there is no room for the present one, or if it is too large.
+func TestACopyKeepsNoOldValueForWantOfRoom(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	old := large("item", 300, 100_000)
+	from, to := memcachedtest.Start(t, "-m", "100", "-I", "4m"), memcachedtest.StartNewerSuite(t, "-m", "16")
+	drainertest.Store(t, from.Address(), old)
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	c.AsMuchAsFits = true
+	first := mustCopy(t, c).Receipt
+	copied := map[string]bool{}
+	for key := range old {
+		if v, err := to.Dial().Get([]byte(key)); err != nil {
+			t.Fatal(err)
+		} else if copied[key] = v != nil; copied[key] {
+			old[key] = drainertest.Object{Value: bytes.Repeat([]byte("n"), 100_000+2_000_000*(len(key)%2))} // some are too large
+		}
+	}
+	drainertest.Store(t, from.Address(), old)
+	second := mustCopy(t, c).Receipt
+	replaced, gone := 0, 0
+	for key, was := range copied {
+		switch v, err := to.Dial().Get([]byte(key)); {
+		case err != nil:
+			t.Fatal(err)
+		case !was:
+		case v == nil:
+			gone++
+		case !bytes.Equal(v.Data, old[key].Value):
+			t.Fatalf("%s has an old value: %+v", key, second)
+		default:
+			replaced++
+		}
+	}
+	if first.LeftOut == 0 || gone == 0 || replaced == 0 {
+		t.Errorf("%d replaced, %d gone: %+v, %+v", replaced, gone, first, second)
+	}
 }
 
 // A drainer has a deadline, and a source may take longer. Then the next one must not ask for everything again, or the copy
@@ -524,6 +571,33 @@ func TestACopyTakesBackAllThatItsSourceCannotConfirm(t *testing.T) {
 		if r := runCopy(t, c); r.Receipt.Reason != reasonSource || to.Items(t) != 0 {
 			t.Errorf("%s, %d items are still there: %+v\n%s", name, to.Items(t), r.Receipt, r.Err)
 		}
+	}
+}
+
+// Up to 1.6.13 only a listing tells an item's time to live. A value that was stored since then may have another one.
+func TestACopyTakesNoTimeToLiveOfAnEarlierValue(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopyReadsTheListsOfOldVersions")
+	now := time.Now().Unix()
+	from := memcachedtest.Fake(t, func(request string) string {
+		switch request {
+		case "version":
+			return "VERSION 1.5.16\r\n"
+		case "stats":
+			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
+		case "lru_crawler metadump all":
+			return fmt.Sprintf("key=same exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=63\nkey=since exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=63\nEND\r\n", now)
+		case "gets same":
+			return "VALUE same 0 3 5\r\nabc\r\nEND\r\n"
+		case "gets since":
+			return "VALUE since 0 3 7\r\nnew\r\nEND\r\n"
+		}
+		return "ERROR\r\n"
+	})
+	servers, to := drainertest.Survivors(t, 1, roomy...)
+	r := mustCopy(t, copyArgs(t, "gomemcache", []string{from.Address()}, to))
+	if v, err := servers[0].Dial().Get([]byte("since")); err != nil || v != nil || r.Receipt.Added != 1 {
+		t.Errorf("%v, %v: %+v", v, err, r.Receipt)
 	}
 }
 

@@ -62,13 +62,13 @@ func (c *copying) pass(ctx context.Context) error {
 			err = s.stillRuns(ctx)
 		}
 	}
+	after, foundNow := c.outcomes()
 	if err == nil && !first {
 		err = c.deleteGone(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	after, foundNow := c.outcomes()
 	c.lastAdded, c.lastFound = max(0, after-before), max(listed, foundNow-found)
 	return nil
 }
@@ -179,10 +179,10 @@ give:
 	return firstCause(errs)
 }
 
-// takes tells whether an item of so many bytes is copied: if there may be too little room, only as long as its
-// owner has some.
+// takes tells whether an item is copied: if there may be too little room, only as long as its owner has some, or
+// has an outdated copy.
 func (c *copying) takes(it *item.Item) bool {
-	if !c.AsMuchAsFits {
+	if !c.AsMuchAsFits || it.Over != 0 {
 		return true
 	}
 	size := int64(it.Size() + itemOverhead)
@@ -191,6 +191,13 @@ func (c *copying) takes(it *item.Item) bool {
 	}
 	c.leftOut.Add(1)
 	return false
+}
+
+// unsent is called for items that a writer doesn't send, by the one who hands them over.
+func (c *copying) unsent(it *item.Item, _ bool) {
+	if c.Volumes == nil {
+		c.sources[it.Place-1].unsent = true
+	}
 }
 
 // answered asks the sources whether they still have what a server was given, and deletes there what has changed.
@@ -302,7 +309,10 @@ func (c *copying) withdraw(ctx context.Context, patience time.Duration, server i
 	if marked.Len() == 0 && len(unmarked) == 0 {
 		return nil
 	}
-	_, err := c.delete(ctx, patience, server, &marked, unmarked)
+	taken, err := c.delete(ctx, patience, server, &marked, unmarked)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withdrawn += taken
 	return err
 }
 
@@ -340,10 +350,16 @@ func (c *copying) delete(ctx context.Context, patience time.Duration, server int
 		}
 		return err
 	})
+	return taken, err
+}
+
+// deleteCopies deletes earlier copies at a server.
+func (c *copying) deleteCopies(ctx context.Context, server int, copies *memcache.Deletions) error {
+	taken, err := c.delete(ctx, c.e.UnreachableTimeout, server, copies, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.withdrawn += taken
-	return taken, err
+	c.deleted += taken
+	return err
 }
 
 // deleteGone deletes the copies whose item is gone at the source: its client has deleted it, or it has expired or was
@@ -417,9 +433,7 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 		if d.Len() == 0 {
 			return nil
 		}
-		taken, err := c.delete(c.ctx, c.e.UnreachableTimeout, server, &d, nil)
-		c.deleted += taken
-		return err
+		return c.deleteCopies(c.ctx, server, &d)
 	}
 	for e, err := range copies {
 		if err != nil {
@@ -467,6 +481,8 @@ type copyEntry struct {
 	cas, over            uint64
 	keyEnd               int
 	skip                 bool
+	// outdated means that the copy, whose CAS is over, is not replaced.
+	outdated bool
 }
 
 func (p *copyPart) reset() { p.listed, p.keys = p.listed[:0], p.keys[:0] }

@@ -51,6 +51,8 @@ type copySource struct {
 	part         copyPart
 	value        []byte
 	item         item.Item
+	// unsent means that the item that was yielded last is not sent: its owner would refuse it.
+	unsent bool
 }
 
 func newCopySource(c *copying, index int, s routing.Server) *copySource {
@@ -94,27 +96,37 @@ func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) e
 }
 
 // A copy's mark is its CAS at its owner. No server's own count gets so far, and JavaScript can still tell
-// such numbers apart. A mark has the source's process, and the item's CAS there: when a source has restarted,
-// its clients have not deleted the items that it has lost.
+// such numbers apart. A mark has the source's address, when its process began, and the item's CAS there: when a
+// source has restarted, its clients have not deleted the items that it has lost.
 const (
-	markBit    = 1 << 52
-	sourceBits = 28 // a copy may have hundreds of sources
-	casBits    = 52 - sourceBits
+	markBit     = 1 << 52
+	addressBits = 12
+	startBits   = 16 // of the time in seconds
+	casBits     = 52 - addressBits - startBits
 )
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
 
 // identify sets the part of marks that tells the source's process.
 func (s *copySource) identify() {
+	h := fnv.New64a()
+	fmt.Fprint(h, s.server.Address())
+	address := scramble(h.Sum64()) >> (64 - addressBits) // FNV's high bits don't depend on the last digit
 	for i := range s.from {
-		h := fnv.New64a()
-		fmt.Fprint(h, s.server.Address(), " ", s.started+int64(i+1)%3-1)    // its own, the next and the one before
-		s.from[i] = markBit | scramble(h.Sum64())>>(64-sourceBits)<<casBits // FNV's high bits don't depend on the last digit
+		start := uint64(s.started+int64(i+1)%3-1) % (1 << startBits) // its own, the next and the one before
+		s.from[i] = markBit | (address<<startBits|start)<<casBits
 	}
 }
 
+// marked tells whether a copy is of this process of the source.
 func (s *copySource) marked(cas uint64) bool {
 	return slices.ContainsFunc(s.from[:], func(from uint64) bool { return cas>>casBits == from>>casBits })
+}
+
+// markedBefore tells whether a copy is of an earlier process of the source.
+func (s *copySource) markedBefore(cas uint64) bool {
+	const processBits = startBits + casBits
+	return cas>>processBits == s.from[0]>>processBits && !slices.ContainsFunc(s.c.sources, func(o *copySource) bool { return o.marked(cas) })
 }
 
 // mark returns the mark of an item with that CAS at the source.
@@ -252,6 +264,7 @@ func (s *copySource) isNoServer(ctx context.Context) error {
 				break
 			}
 		}
+		s.targets[i].close() // there may be hundreds of sources and servers
 		if same {
 			return &isServerError{s.server.String(), s.c.e.Servers[i].String()}
 		}
@@ -498,7 +511,7 @@ func (s *copySource) judge(p *copyPart, i int, cas uint64, found bool) {
 			s.c.leftOut.Add(1)
 		}
 		s.c.mu.Unlock()
-	case s.marked(cas) && cas != s.mark(e.cas):
+	case s.marked(cas) && cas != s.mark(e.cas), s.markedBefore(cas):
 		e.over, e.skip = cas, false
 	}
 }
@@ -597,12 +610,18 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 					if err != nil {
 						return err
 					}
-					if wanted = wanted[1:]; it == nil {
+					e := &p.listed[wanted[0]]
+					wanted = wanted[1:]
+					if it == nil {
 						s.c.e.skipped.Add(1)
+						continue
 					}
-					if it != nil && !yield(it) {
+					if s.unsent = false; !yield(it) {
 						enough = true
 						return errEnough
+					}
+					if e.outdated = e.outdated || e.over != 0 && s.unsent; e.over != 0 && !e.outdated {
+						s.c.replaced.Add(1)
 					}
 				}
 				return nil
@@ -622,6 +641,27 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 			return err
 		}
 	}
+	return s.deleteOutdated(ctx, p)
+}
+
+// deleteOutdated deletes the copies of a part that the source has other versions of, which are not copied.
+func (s *copySource) deleteOutdated(ctx context.Context, p *copyPart) error {
+	of := make([]memcache.Deletions, len(s.targets))
+	for i := range p.listed {
+		if e := &p.listed[i]; e.outdated {
+			if err := of[s.c.e.Owner.Owner(p.key(i))].Append(p.key(i), e.over); err != nil {
+				return err
+			}
+		}
+	}
+	for owner := range of {
+		if of[owner].Len() == 0 {
+			continue
+		}
+		if err := s.c.deleteCopies(ctx, owner, &of[owner]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -638,8 +678,12 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	if err != nil || !found {
 		return nil, err
 	}
+	e.outdated = e.over != 0
 	if v.Flags == 0 && string(s.value) == ringchange.LeaseValue {
 		return nil, nil // a router of the source has its lease
+	}
+	if s.classic && e.cas != 0 && v.CAS != e.cas {
+		return nil, nil // only the next listing tells its time to live
 	}
 	if v.TooLarge {
 		s.c.tooLarge.Add(1)
@@ -663,12 +707,10 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	case it.ExpireAt != 0 && it.ExpireAt <= now:
 		it.State = item.Expired
 	}
-	if !s.c.takes(it) {
+	if it.State == item.Live && !s.c.takes(it) {
 		return nil, nil
 	}
-	if it.Over != 0 {
-		s.c.replaced.Add(1)
-	}
+	e.outdated = e.outdated && (it.State != item.Live || s.c.e.expiresSoon(it))
 	return it, nil
 }
 

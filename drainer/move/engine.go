@@ -176,6 +176,7 @@ func (e *Engine) makeWriters() {
 		if c, copies := e.Source.(*copying); copies {
 			o.Answered = func(connection int, a memcache.Answered) error { return c.answered(i, connection, a) }
 			o.Unsettled = func(a memcache.Answered) { c.withdrawUnchecked(i, a) }
+			o.Unsent = c.unsent
 		}
 		e.writers = append(e.writers, memcache.NewWriter(o))
 	}
