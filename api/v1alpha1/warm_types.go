@@ -184,6 +184,10 @@ type WarmReceipt struct {
 	// rejected counts the items that their owners refused: too large, or no room.
 	// +optional
 	Rejected int64 `json:"rejected,omitempty"`
+	// leftOut counts the items that were not copied: no room (onShortage: Proceed), not sent when an earlier Job ended,
+	// or a key that can't be asked for.
+	// +optional
+	LeftOut int64 `json:"leftOut,omitempty"`
 	// bytes is how many bytes of keys and values were added.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`

@@ -58,6 +58,7 @@ type WarmRecord struct {
 	Expired        int64    `json:"expired,omitempty"`
 	Invalidated    int64    `json:"invalidated,omitempty"`
 	Rejected       int64    `json:"rejected,omitempty"`
+	LeftOut        int64    `json:"leftOut,omitempty"`
 	Bytes          int64    `json:"bytes,omitempty"`
 	CantTell       []string `json:"cantTell,omitempty"`
 	// At is when the last of these receipts was recorded.
@@ -92,7 +93,7 @@ func ParseWarmRecord(text string) (r WarmRecord, err error) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return WarmRecord{}, err
 	}
-	counts := []int64{r.Passes, r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Rejected, r.Bytes}
+	counts := []int64{r.Passes, r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Rejected, r.LeftOut, r.Bytes}
 	long := func(s string) bool { return len(s) > MaxWarmText }
 	switch {
 	case !slices.Contains([]WarmResult{WarmOpen, WarmCopied, WarmSkipped, WarmOnMiss, WarmGivenUp}, r.Result):
@@ -118,7 +119,7 @@ func (r *WarmRecord) Add(n *contract.Receipt) {
 		more int64
 	}{
 		{&r.Passes, int64(n.Passes)}, {&r.Found, n.Found}, {&r.Added, n.Added}, {&r.AlreadyPresent, n.AlreadyPresent}, {&r.Expired, n.Expired},
-		{&r.Invalidated, n.Invalidated}, {&r.Rejected, n.Rejected}, {&r.Bytes, n.Bytes},
+		{&r.Invalidated, n.Invalidated}, {&r.Rejected, n.Rejected}, {&r.LeftOut, n.LeftOut}, {&r.LeftOut, n.NoTextForm}, {&r.Bytes, n.Bytes},
 	} {
 		*sum.to = min(*sum.to+min(max(0, sum.more), maxWarmCount), maxWarmCount)
 	}
@@ -134,8 +135,8 @@ type (
 	// CreateWarm creates the Job that copies the source of spec.warmFrom to the first Members members, by the ring in
 	// Target. Claim stands for the Memcached. Volume is the claim that is read; empty if the source is a cache. If
 	// Counts is set, nothing is copied: the Job counts what each member would get from the claim, Besides what it gets from
-	// others, in MiB, and, if Decides is set, whether it has room. Resume names the copy for its next attempt. Before is
-	// the record that the plan saw.
+	// others, in MiB, and, if Decides is set, whether it has room. Resume names the copy for its next attempt. Answers is
+	// the person's request that the Job answers. Before is the record that the plan saw.
 	CreateWarm struct {
 		Claim           ClaimRef
 		Target          string
@@ -144,6 +145,7 @@ type (
 		Counts, Decides bool
 		Besides         []int64
 		Resume          string
+		Answers         string
 		Before          WarmRecord
 	}
 	// RecordWarm writes the result of a copy from the source on the Memcached. Receipt is the proof; nil if a person

@@ -2,6 +2,8 @@ package apply
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +18,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // createWarm creates the Job that copies from the source. A stale cache may not know yet that the source was copied.
@@ -35,7 +38,7 @@ func (r *run) createWarm(ctx context.Context, a action.CreateWarm) error {
 	}
 	job := build.WarmJob(r.cluster, r.Options, build.Warm{
 		Target: a.Target, Members: a.Members, From: r.present.Warm.From, Claim: a.Volume.Name,
-		Counts: a.Counts, Decides: a.Decides, Besides: a.Besides, Resume: a.Resume, Ports: r.ports,
+		Counts: a.Counts, Decides: a.Decides, Besides: a.Besides, Resume: a.Resume, Answers: a.Answers, Ports: r.ports,
 	})
 	if err := r.claims.CreateJob(ctx, a.Claim.UID, job); err != nil {
 		return err
@@ -96,7 +99,7 @@ func (r *run) recordWarm(ctx context.Context, a action.RecordWarm) error {
 	switch changed := a.Record.Result != a.Before.Result; {
 	case a.Receipt != nil && !ended, a.Notes():
 	case ended:
-		r.event(r.cluster, "Warmed", "Warm", "%s: %s", build.WarmSays(r.cluster), summary(a.Receipt))
+		r.event(r.cluster, "Warmed", "Warm", "%s: %s", build.WarmSays(r.cluster), warmSummary(a.Receipt))
 	case changed && a.Record.Result == action.WarmGivenUp:
 		r.event(r.cluster, "WarmingGivenUp", "Warm", "nothing more is copied from %s, as spec.warmFrom.patience says: %s", build.WarmSays(r.cluster), a.Record.Why)
 	case changed && a.Record.Result == action.WarmCopied:
@@ -107,6 +110,21 @@ func (r *run) recordWarm(ctx context.Context, a action.RecordWarm) error {
 		r.event(r.cluster, "WarmingSkipped", "Warm", "nothing more is copied from %s", build.WarmSays(r.cluster))
 	}
 	return nil
+}
+
+// warmSummary says also what is missing.
+func warmSummary(of *action.Receipt) string {
+	r, text := plan.ReceiptNumbers(of), summary(of)
+	if n := r.LeftOut + r.NoTextForm; n > 0 {
+		text += fmt.Sprintf(", %d left out", n)
+	}
+	if r.Rejected > 0 {
+		text += fmt.Sprintf(", %d refused", r.Rejected)
+	}
+	if slices.Contains(r.CantTell, contract.CantTellCopies) {
+		text += "; another copy only adds, since not all members can tell copies from clients' values"
+	}
+	return text
 }
 
 // countWarmFailure is CountFailure for a warming.

@@ -234,10 +234,10 @@ type Warm struct {
 	// From is how the source is reached; nil if the source is Claim.
 	From  *From
 	Claim string
-	// Counts, Decides, Besides and Resume are as in action.CreateWarm.
+	// Counts, Decides, Besides, Resume and Answers are as in action.CreateWarm.
 	Counts, Decides bool
 	Besides         []int64
-	Resume          string
+	Resume, Answers string
 	// Ports are the members' ports.
 	Ports Ports
 }
@@ -278,11 +278,15 @@ func WarmJob(c *cachev1alpha1.Memcached, o Options, p Warm) *batchv1.Job {
 		}
 	}
 	withDrainer(c, &pod, movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts))
-	return movingJob(c, o, p.Ports, WarmName(c.Name, c.UID, p.Target), cachev1alpha1.ComponentMove, map[string]string{
+	annotations := map[string]string{
 		cachev1alpha1.AnnotationClaimUID: string(c.UID),
 		cachev1alpha1.AnnotationTarget:   p.Target,
 		cachev1alpha1.AnnotationBegin:    p.Target,
-	}, pod)
+	}
+	if p.Answers != "" {
+		annotations[cachev1alpha1.AnnotationWarm] = p.Answers
+	}
+	return movingJob(c, o, p.Ports, WarmName(c.Name, c.UID, p.Target), cachev1alpha1.ComponentMove, annotations, pod)
 }
 
 // rates are the limits as arguments.

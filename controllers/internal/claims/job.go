@@ -32,6 +32,8 @@ type Job struct {
 	Target string
 	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
+	// Answers is the person's request that was there when the Job was made, which copies from another cache.
+	Answers string
 	// SetVersion is that of the StatefulSet for which the Job was made, if others own the StatefulSet.
 	SetVersion string
 	State      JobState

@@ -51,7 +51,9 @@ func receiptOf(_ *batchv1.Job, ended *corev1.Pod) (*action.Receipt, error) {
 
 // PlanJob translates the Job, with its receipt, for the plan.
 func PlanJob(job *batchv1.Job, pods []corev1.Pod) claims.Job {
-	return (&read.Owner{Receipt: receiptOf}).Job(job, pods)
+	out := (&read.Owner{Receipt: receiptOf}).Job(job, pods)
+	out.Answers = job.Annotations[cachev1alpha1.AnnotationWarm]
+	return out
 }
 
 // holders returns the members' pods as holders of their items, for the plan.

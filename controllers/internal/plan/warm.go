@@ -156,7 +156,7 @@ func (v *view) givesUp(from *Warm, s WarmState, w *claims.Work) WarmState {
 			w.Do(from.note(time.Time{}))
 		}
 		return s
-	case !failed && !unstarted, from.Repeats && from.Record.Result != action.WarmOpen:
+	case !failed && !unstarted, from.Repeats && (from.Record.Result != action.WarmOpen || int(from.Record.Jobs) > len(from.Record.Claims)):
 		return s
 	case unstarted:
 		since, reason = from.Waits.Since, cmp.Or(from.Waits.Reason, cachev1alpha1.ReasonWarmStuck)
@@ -226,7 +226,7 @@ func (v *view) beginWarm(from *Warm, s WarmState, target string, size *Size, w *
 		work.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
 	}
 	work.Do(action.CreateWarm{Claim: from.Holder.Ref(), Target: target, Members: v.Record.Ring.Size, Volume: from.Volume,
-		Counts: from.Counts, Decides: from.Counts && !from.More, Besides: from.needs, Resume: from.resume(), Before: from.Record})
+		Counts: from.Counts, Decides: from.Counts && !from.More, Besides: from.needs, Resume: from.resume(), Answers: from.Asked, Before: from.Record})
 	if o, is := work.Withdraw(&v.Facts, &from.Holder); is {
 		s.RetryAt = o.RetryAt
 		s = s.is(WarmFailed, o.Reason, o.Message)
@@ -253,7 +253,10 @@ func (v *view) recordEnded(from *Warm, w *claims.Work) *claims.Job {
 		case from.More:
 			a.Record = from.after(job.Receipt, action.WarmOpen)
 		default:
-			a.Record, a.Answers = from.after(job.Receipt, action.WarmCopied), from.Asked
+			a.Record = from.after(job.Receipt, action.WarmCopied)
+			if job.Answers == from.Asked { // otherwise what changed at the source before the request may be missing
+				a.Answers = from.Asked
+			}
 		}
 		w.Do(a)
 		return job

@@ -75,6 +75,28 @@ func aboutWarming(p *Plan) (said []string) {
 	return said
 }
 
+// TestAnotherCopyIsOneThatBeginsAfterItIsAskedFor: what changed at the source before may be missing in one that was at work.
+func TestAnotherCopyIsOneThatBeginsAfterItIsAskedFor(t *testing.T) {
+	asks := func(w *Warm) { w.Repeats, w.Asked = true, "again" }
+	for what, test := range map[string]struct {
+		scene   *scene
+		answers string
+	}{
+		"the Job was made before": {at(3).warmFrom(asks).warmJob(copied), ""},
+		"the Job was made for it": {at(3).warmFrom(warmed, asks).warmJob(copied, func(j *claims.Job) { j.Answers = "again" }), "again"},
+	} {
+		p := Next(&test.scene.o)
+		records := actions[action.RecordWarm](p)
+		if len(records) != 1 || records[0].Record.Result != action.WarmCopied || records[0].Answers != test.answers {
+			t.Errorf("%s: %+v", what, records)
+		}
+	}
+	p := Next(&at(3).warmFrom(warmed, asks).o)
+	if made := actions[action.CreateWarm](p); len(made) != 1 || made[0].Answers != "again" {
+		t.Errorf("the next Job: %+v", made)
+	}
+}
+
 func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 	create, note := "warm 3 members, by ring warm-made-0-0-", "note since when"
 	for name, test := range map[string]struct {

@@ -52,7 +52,7 @@ func (w *walk) actOnWarming(planned action.Action) (changed, known bool) {
 			w.counts = map[string]bool{}
 		}
 		w.counts[a.Target] = a.Counts
-		w.Warms = append(w.Warms, claims.Job{Name: "warm", UID: w.newUID(), ClaimUID: warmHolder, Target: a.Target})
+		w.Warms = append(w.Warms, claims.Job{Name: "warm", UID: w.newUID(), ClaimUID: warmHolder, Target: a.Target, Answers: a.Answers})
 		return true, true
 	case action.RecordWarm:
 		if w.Warm != nil {

@@ -88,7 +88,7 @@ func warmReceipt(r *action.WarmRecord) *cachev1alpha1.WarmReceipt {
 	}
 	return &cachev1alpha1.WarmReceipt{
 		Jobs: r.Jobs, Passes: r.Passes, Found: r.Found, Added: r.Added, AlreadyPresent: r.AlreadyPresent, Expired: r.Expired,
-		Invalidated: r.Invalidated, Rejected: r.Rejected, Bytes: r.Bytes, CantTell: r.CantTell, EndedAt: metav1.NewTime(r.At),
+		Invalidated: r.Invalidated, Rejected: r.Rejected, LeftOut: r.LeftOut, Bytes: r.Bytes, CantTell: r.CantTell, EndedAt: metav1.NewTime(r.At),
 	}
 }
 
