@@ -36,6 +36,9 @@ func StepAside(serial int64, pod string) string { return StepOut(serial, pod) + 
 // StepsAside tells whether the annotation is that of StepAside.
 func StepsAside(text string) bool { return strings.HasSuffix(text, aside) }
 
+// EndAside is the annotation of a member that may be ready again.
+func EndAside(text string) string { return strings.TrimSuffix(text, aside) }
+
 // ParseStepOut returns the serial in the annotation; 0 if there is none.
 func ParseStepOut(text string) int64 {
 	number, _, is := strings.Cut(text, "/")

@@ -396,6 +396,27 @@ func TestAMemberOfADrainedNodeIsEvictedOutOfTheRing(t *testing.T) {
 	w.quiet()
 }
 
+// TestAMemberThatIsAsideComesBackAlsoIfTheRingChanges meanwhile: its word is about another ring then.
+func TestAMemberThatIsAsideComesBackAlsoIfTheRingChanges(t *testing.T) {
+	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
+	w := newWorld(t)
+	nodes := evictedOut(w)
+	before := w.pod("cache-1").UID
+	w.cordon(nodes[0], true)
+	w.eventually("member 1 is out, and not ready", func() error { return w.stepsAside(1) })
+	w.change(w.memcached(), `{"spec":{"routing":{"keyPrefix":"shop:"}}}`)
+	w.eventually("routers are told of the prefix", func() error {
+		table, err := w.table()
+		if err == nil && table.New.KeyPrefix != "shop:" {
+			err = fmt.Errorf("the table is %s", asJSON(table))
+		}
+		return err
+	})
+	w.cordon(nodes[0], false)
+	w.eventually("all is as before", func() error { return routedAndSettled(2)(w) })
+	equal(w, "the pod of member 1", w.pod("cache-1").UID, before)
+}
+
 // TestAMemberWhoseNodeTakesPodsAgainIsNotEvicted: it steps in, with another pod's name for each word.
 func TestAMemberWhoseNodeTakesPodsAgainIsNotEvicted(t *testing.T) {
 	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")

@@ -117,6 +117,8 @@ type (
 		Serial int64
 		Aside  bool
 	}
+	// EndAside tells the supervisor of a member that it may be ready again.
+	EndAside struct{ Pod PodRef }
 	// ApplyDeployment applies the Deployment of a cluster without storage.
 	ApplyDeployment struct{ Replicas int32 }
 	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: it allows the eviction of no member that is
@@ -376,6 +378,7 @@ func (TellRouter) kind() Kind           { return Kind{Class: Beside} }
 func (ApplyNetworkPolicy) kind() Kind   { return Kind{Class: Members} }
 func (WriteBinding) kind() Kind         { return Kind{Class: Beside} }
 func (StartEmpty) kind() Kind           { return Kind{Class: Beside} }
+func (EndAside) kind() Kind             { return Kind{Class: Beside} }
 func (ApplyStatefulSet) kind() Kind     { return Kind{Class: Members, Owns: true} }
 func (ApplyDeployment) kind() Kind      { return Kind{Class: Members, Owns: true} }
 func (ApplyBudget) kind() Kind          { return Kind{Class: Beside} }
@@ -465,6 +468,7 @@ func (a StartEmpty) String() string {
 	}
 	return "tell pod " + a.Pod.Name + " to start empty"
 }
+func (a EndAside) String() string { return "tell pod " + a.Pod.Name + " that it may be ready" }
 func (a ApplyDeployment) String() string {
 	return fmt.Sprintf("apply the Deployment, %d replicas", a.Replicas)
 }

@@ -57,6 +57,7 @@ func kinds() []kindOf {
 		{action.TellRouter{}, beside},
 		{action.WriteBinding{}, beside},
 		{action.StartEmpty{}, beside},
+		{action.EndAside{}, beside},
 		{action.ApplyBudget{}, beside},
 		{action.ApplyServiceMonitor{}, beside},
 		{action.OpenPartition{}, beside},

@@ -215,6 +215,8 @@ func (r *run) takeStep(ctx context.Context, step action.Action) error {
 		return r.applyDiscovery(ctx)
 	case action.StartEmpty:
 		return r.startEmpty(ctx, a)
+	case action.EndAside:
+		return r.endAside(ctx, a)
 	case action.TellMember:
 		return r.tellMember(ctx, a)
 	case action.ApplyNetworkPolicy:

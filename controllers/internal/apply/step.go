@@ -40,6 +40,19 @@ func (r *run) startEmpty(ctx context.Context, a action.StartEmpty) error {
 	return r.annotatePod(ctx, &r.present.Pods[i], map[string]string{cachev1alpha1.AnnotationStepOut: text})
 }
 
+// endAside tells the supervisor of a member that it may be ready again. Another annotation would say that it starts empty.
+func (r *run) endAside(ctx context.Context, a action.EndAside) error {
+	i := slices.IndexFunc(r.present.Pods, func(p corev1.Pod) bool { return p.UID == a.Pod.UID })
+	if i < 0 {
+		return nil
+	}
+	text := r.present.Pods[i].Annotations[cachev1alpha1.AnnotationStepOut]
+	if !contract.StepsAside(text) {
+		return nil
+	}
+	return r.annotatePod(ctx, &r.present.Pods[i], map[string]string{cachev1alpha1.AnnotationStepOut: contract.EndAside(text)})
+}
+
 // openPartition is for a StatefulSet that stays without its Memcached: all its members get its template, and one
 // at a time may be evicted.
 func (r *run) openPartition(ctx context.Context, a action.OpenPartition) error {

@@ -313,6 +313,7 @@ var sameWords = cmp.Options{
 	cmpopts.IgnoreFields(plan.Observed{}, "Away"), // but see diff
 	// The model's pods are not told of the list, because only its write before matters.
 	cmpopts.IgnoreFields(plan.Observed{}, "MemberPods", "RouterPods"),
+	cmpopts.IgnoreFields(plan.Observed{}, "Stuck"), // only roll-outs look at it
 }
 
 // diffSeen compares the state that production observed with the model's.

@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -78,6 +80,25 @@ func (o *State) jobs() *read.Jobs {
 // waits, or the last pod failed and the next one is not created yet.
 func (o *State) DrainerWaits(now time.Time) map[types.UID]claims.Wait {
 	return OwnerOf(o.Cluster).DrainerWaits(o.jobs(), o.DrainersNotCreated, now)
+}
+
+// stuck returns what neither goes on nor ends by itself. Attempts that fail end by themselves.
+func (o *State) stuck() []plan.Stuck {
+	var found []plan.Stuck
+	owner := OwnerOf(o.Cluster)
+	for i := range o.DrainerPods {
+		if pod := &o.DrainerPods[i]; pod.DeletionTimestamp != nil && !read.DrainerEnded(pod) {
+			found = append(found, plan.Stuck{What: "drainer " + pod.Name + " does not end", Since: claims.DrainerEnds(pod, owner.Grace)})
+		}
+	}
+	jobs := o.jobs()
+	waits := owner.DrainerWaits(jobs, o.DrainersNotCreated, o.Now)
+	for _, job := range jobs.Active() {
+		if wait, is := waits[identity.ClaimUID(job)]; is && wait.Reason != cachev1alpha1.ReasonRetrying && wait.Reason != cachev1alpha1.ReasonDrainerDoesNotEnd {
+			found = append(found, plan.Stuck{What: "the drainer of Job " + job.Name + " does not start", Since: wait.Since})
+		}
+	}
+	return found
 }
 
 // drainers returns the drainers that have not ended, for the plan.

@@ -482,6 +482,7 @@ func (o *State) Input() plan.Observed {
 		in.Warms = append(in.Warms, o.planJob(&o.Warms[i]))
 	}
 	in.Warm = o.planWarm()
+	in.Stuck = o.stuck()
 	return in
 }
 

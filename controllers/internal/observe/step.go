@@ -22,6 +22,12 @@ func (r *Reader) observeStep(key client.ObjectKey, o *State) {
 	if r.Steps == nil {
 		return
 	}
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		if ordinal, is := build.PodOrdinal(o.Cluster.Name, p.Name); is && p.DeletionTimestamp == nil && contract.StepsAside(p.Annotations[cachev1alpha1.AnnotationStepOut]) {
+			o.Aside = append(o.Aside, ordinal)
+		}
+	}
 	list := PlanList(o.ServerList)
 	if list == nil || list.Record == nil || list.Record.Ring.Out == 0 || o.Cluster.DeletionTimestamp != nil {
 		r.Steps.Forget(key)
@@ -37,8 +43,8 @@ func (r *Reader) observeStep(key client.ObjectKey, o *State) {
 		if empty {
 			o.Empty = []int32{member}
 		}
-		if aside || contract.StepsAside(p.Annotations[cachev1alpha1.AnnotationStepOut]) {
-			o.Aside = []int32{member}
+		if aside && !slices.Contains(o.Aside, member) { // the kubelet is late
+			o.Aside = append(o.Aside, member)
 		}
 		return
 	}

@@ -23,6 +23,7 @@ func look(o *Observed) *view {
 	}
 	v.lookForLost()
 	v.lookForGone()
+	v.lookForStuck()
 	v.stepping = o.Record.Ring.Out > 0 && !v.gone || v.settle && o.Table.New.Out > 0
 	for i := range v.members {
 		m := &v.members[i]

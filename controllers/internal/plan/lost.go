@@ -55,7 +55,7 @@ func (v *view) lookForLost() {
 // the items that it may still have. The member stays out, and the step continues when the member is back.
 func (v *view) lookForGone() {
 	r := v.Record.Ring
-	if size := v.Cluster.Size; r.Out == 0 || v.settle || size == 0 || size == r.Size {
+	if size := v.Cluster.Size; r.Out == 0 || v.settle || size == 0 || size == r.Size || size == 1 && r.Out == 1 { // a ring has a member
 		return
 	}
 	if since := v.awayForLong(r.Out - 1); !since.IsZero() {
@@ -87,4 +87,20 @@ func TargetWithout(target string, lost []int32) string {
 	h := fnv.New32a()
 	_, _ = fmt.Fprint(h, lost)
 	return fmt.Sprintf("%s-%08x", target, h.Sum32())
+}
+
+// stuckFor is how long a drain, a move or a copy may be stuck before a roll-out goes on without steps: a new image may
+// not wait for a node that is gone, or for a person. Kubernetes takes five minutes to give a dead node's pods up.
+const stuckFor = 5 * time.Minute
+
+// lookForStuck finds out what has been stuck for long.
+func (v *view) lookForStuck() {
+	for _, s := range v.Stuck {
+		switch long := s.Since.Add(stuckFor); {
+		case !long.After(v.Now):
+			v.stuck = s.What
+		case v.stuckAt.IsZero() || long.Before(v.stuckAt):
+			v.stuckAt = long
+		}
+	}
 }

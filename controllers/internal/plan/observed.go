@@ -119,6 +119,15 @@ type Observed struct {
 	Cordoned     []Cordoned
 	NodesPending bool
 	NodesUnknown string
+	// Stuck has the drains, moves and copies that neither go on nor end by themselves.
+	Stuck []Stuck
+}
+
+// Stuck is a drain, a move or a copy whose drainer does not start, or does not end although it was told to: What
+// says so. Since is when the drainer should have.
+type Stuck struct {
+	What  string
+	Since time.Time
 }
 
 // Cordoned is a member on a node that takes no pods, and since when, as far as the operator's process knows.

@@ -102,6 +102,7 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 	}
 	if s.Out > 0 {
 		w.WakeAfter(v.Now, v.goneAt)
+		w.WakeAfter(v.Now, v.awayForLong(s.Out-1))
 		if until, ends := v.asideUntil(s.Out - 1); ends {
 			w.WakeAfter(v.Now, until)
 		}
@@ -142,7 +143,10 @@ func (v *view) stepOn(s Step, member int32) Step {
 	to := v.Record.Ring.Whole()
 	t := v.Table
 	returns := t != nil && t.State == contract.RingPrepare && t.Old == v.Record.Ring && t.New == to
-	s.Aside = !returns && !higher && v.aside(member) // a roll-out waits for no eviction
+	s.Aside = !returns && (outdated || len(v.StatefulSet.Outdated) == 0) && !higher && v.aside(member) // a roll-out waits for no eviction
+	if long := v.awayForLong(member); outdated && !higher && v.StatefulSet.Seen && !v.Cluster.InPods && !long.IsZero() && !long.After(v.Now) {
+		s.Partition = min(s.Partition, member) // perhaps the member is away because of its template
+	}
 	switch {
 	case v.misplaced || v.unmoved(member) || !returns && !t.Within(v.Record.Ring):
 		return s.is(member, StepsOut, "")
@@ -218,6 +222,7 @@ func (v *view) stepOut(s Step, member int32, size *Size) (Step, claims.Work) {
 	switch {
 	case wait != "":
 		w.WakeAfter(v.Now, wake)
+		w.WakeAfter(v.Now, v.stuckAt)
 		return s.is(member, StepDelayed, wait), w
 	case why != "":
 		return s.is(member, "", why), w
@@ -261,6 +266,19 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	if why = v.stepUnfit(member); why != "" {
 		return "", why, wake
 	}
+	away := ""
+	for i := range v.StatefulSet.Replicas {
+		switch long := v.awayForLong(i); {
+		case long.IsZero():
+		case !long.After(v.Now):
+			away = fmt.Sprintf("member %d is away", i)
+		case wake.IsZero() || long.Before(wake):
+			wake = long
+		}
+	}
+	if away != "" && !v.Cluster.InPods { // what is under way may wait for a member that only its new template brings back
+		return "", away, wake
+	}
 	t := v.Table
 	steps := t != nil && t.State == contract.RingPrepare && t.Old == whole && t.New == whole.Without(member)
 	switch {
@@ -281,14 +299,13 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	case v.StepRoom.Short() && !v.Cluster.InPods: // without a volume, all of its items would be lost
 		return "", v.StepRoom.Says("it has"), wake
 	}
+	if away != "" {
+		return "", away, wake
+	}
 	for i := range whole.Size {
-		if slices.Contains(v.Ready, i) {
-			continue
+		if !slices.Contains(v.Ready, i) {
+			return fmt.Sprintf("member %d is not ready", i), "", wake
 		}
-		if wake = v.awayForLong(i); !wake.IsZero() && !wake.After(v.Now) {
-			return "", fmt.Sprintf("member %d is away", i), wake
-		}
-		return fmt.Sprintf("member %d is not ready", i), "", wake
 	}
 	if !v.mayStep(whole.Without(member)) {
 		return "the ring changes first", "", wake
@@ -320,6 +337,8 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "the client library hashes the members' addresses, which change"
 	case ring.Share(whole, whole.Without(ordinal)) > 0:
 		return "the client library looks for other members' keys elsewhere, too, without it"
+	case v.ListSize == 0 && v.Warm.holds() && v.warms == "":
+		return "no client is told of the members before the cluster is warm"
 	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }), v.Cluster.InPods && !v.stepClaim(ordinal, func(*claims.Claim) bool { return true }):
 		return fmt.Sprintf("its %s is being deleted", v.holder())
 	case v.PodExists(ordinal) && !slices.Contains(v.Tellable, ordinal):
@@ -329,7 +348,7 @@ func (v *view) stepUnfit(ordinal int32) string {
 	case slices.ContainsFunc(v.members, func(m member) bool { return m.toMove() && m.mover != nil && moveFailed(m.mover) }):
 		return "a move has failed, and waits for a person"
 	}
-	return ""
+	return v.stuck
 }
 
 // moveFailed tells whether the mover has failed, and is not tried again by itself.

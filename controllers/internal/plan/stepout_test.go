@@ -41,6 +41,29 @@ func outOf3(changes ...func(*Observed)) *scene {
 
 func unacknowledged(o *Observed) { o.Table.Acknowledged = false }
 
+// gone2 lets member 2 be away.
+func gone2(since time.Duration) func(*Observed) {
+	return func(o *Observed) { o.Ready, o.Away = []int32{0, 1}, []Away{{2, now.Add(-since)}} }
+}
+
+// growing is a scale-up to four, whose new member is not ready, and another template.
+func growing(since time.Duration) *scene {
+	return replacing3().wanted(4).with(func(o *Observed) {
+		o.StatefulSet.Replicas, o.StatefulSet.Partition, o.StatefulSet.Outdated = 4, 4, []int32{0, 1, 2, 3}
+		o.Pods, o.Tellable, o.Away = []int32{0, 1, 2, 3}, []int32{0, 1, 2, 3}, []Away{{3, now.Add(-since)}}
+		o.Claims = append(o.Claims, o.Claims[2])
+		o.Claims[3].Ordinal, o.Claims[3].Name, o.Claims[3].UID = 3, name(3), uid(3)
+	})
+}
+
+// cold is a cluster whose clients are told of it when it has been filled from another cache, which has failed.
+func cold() *scene {
+	return replacing3().with(func(o *Observed) {
+		o.ListSize = 0
+		o.Warm = &Warm{Holder: claims.Claim{Name: "cache", UID: "uid-cache"}, Source: "source", Made: "made", HoldsList: true}
+	})
+}
+
 func emptied(o *Observed) { o.Empty = []int32{2} }
 
 func upToDate(o *Observed) { o.StatefulSet.Outdated = []int32{0, 1} }
@@ -56,18 +79,22 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		why       string
 		partition int32
 	}{
-		"all is well":                   {replacing3(), StepsOut, "", 3},
-		"Kubernetes has not seen it":    {replacing3().with(func(o *Observed) { o.StatefulSet.Seen = false }), "", "", 3},
-		"all are replaced":              {replacing3().with(func(o *Observed) { o.StatefulSet.Outdated = nil }), "", "", 0},
-		"rollout is Restart":            {replacing3().with(func(o *Observed) { o.Cluster.Moved = false }), "", "", 0},
-		"direct clients":                {replacing3().exclusive(false), RestartsInPlace, "router.exclusive is not set", 2},
-		"no moves":                      {replacing3().with(func(o *Observed) { o.Cluster.MovesOff = true }), RestartsInPlace, "move no items", 2},
-		"old supervisors":               {replacing3().with(func(o *Observed) { o.Tellable = nil }), RestartsInPlace, "before rollout was Moved", 2},
-		"its claim is deleted":          {replacing3().change(2, deleting), RestartsInPlace, "its claim is being deleted", 2},
-		"its claim is not seen":         {replacing3().with(func(o *Observed) { o.Claims = o.Claims[:2] }), StepDelayed, "its claim is not there", 3},
-		"its pod is not seen":           {replacing3().with(func(o *Observed) { o.Pods, o.Ready, o.Tellable = []int32{0, 1}, []int32{0, 1}, []int32{0, 1} }), StepDelayed, "member 2 is not ready", 3},
-		"a drain is held":               {replacing3().left(3, requested(claims.Hold)), RestartsInPlace, "waits for a person", 2},
-		"a drain has failed":            {replacing3().left(3).job(3, 3, unreadable), RestartsInPlace, "has failed", 2},
+		"all is well":                {replacing3(), StepsOut, "", 3},
+		"Kubernetes has not seen it": {replacing3().with(func(o *Observed) { o.StatefulSet.Seen = false }), "", "", 3},
+		"all are replaced":           {replacing3().with(func(o *Observed) { o.StatefulSet.Outdated = nil }), "", "", 0},
+		"rollout is Restart":         {replacing3().with(func(o *Observed) { o.Cluster.Moved = false }), "", "", 0},
+		"direct clients":             {replacing3().exclusive(false), RestartsInPlace, "router.exclusive is not set", 2},
+		"no moves":                   {replacing3().with(func(o *Observed) { o.Cluster.MovesOff = true }), RestartsInPlace, "move no items", 2},
+		"old supervisors":            {replacing3().with(func(o *Observed) { o.Tellable = nil }), RestartsInPlace, "before rollout was Moved", 2},
+		"its claim is deleted":       {replacing3().change(2, deleting), RestartsInPlace, "its claim is being deleted", 2},
+		"its claim is not seen":      {replacing3().with(func(o *Observed) { o.Claims = o.Claims[:2] }), StepDelayed, "its claim is not there", 3},
+		"its pod is not seen":        {replacing3().with(func(o *Observed) { o.Pods, o.Ready, o.Tellable = []int32{0, 1}, []int32{0, 1}, []int32{0, 1} }), StepDelayed, "member 2 is not ready", 3},
+		"a drain is held":            {replacing3().left(3, requested(claims.Hold)), RestartsInPlace, "waits for a person", 2},
+		"a drain has failed":         {replacing3().left(3).job(3, 3, unreadable), RestartsInPlace, "has failed", 2},
+		"a drainer does not end": {replacing3().left(3).with(func(o *Observed) { o.Stuck = []Stuck{{"drainer cache-drain does not end", now.Add(-stuckFor)}} }),
+			RestartsInPlace, "drainer cache-drain does not end", 2},
+		"a drainer does not end yet": {replacing3().left(3).with(func(o *Observed) { o.Stuck = []Stuck{{"drainer cache-drain does not end", now.Add(1 - stuckFor)}} }),
+			StepDelayed, "a volume is drained first", 3},
 		"a drain is due":                {replacing3().left(3), StepDelayed, "a volume is drained first", 3},
 		"another size":                  {replacing3().wanted(4), StepDelayed, "the size changes first", 3},
 		"routers change rings":          {replacing3().table(contract.RingFinish, 2, 3).exclusive(true), StepDelayed, "", 3},
@@ -82,13 +109,20 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		"its claim is deleted, and it is away": {outOf3(func(o *Observed) {
 			o.Claims[2].Moved, o.Claims[2].Deleting, o.Ready = 0, true, []int32{0, 1}
 		}), StepsOut, "", 3},
-		"a router is behind":     {outOf3(unacknowledged, emptied), StepsOut, "", 3},
-		"it is out":              {outOf3(), StepEmpties, "", 3},
-		"it has started empty":   {outOf3(emptied), StepWaits, "", 2},
-		"a higher one first":     {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated, o.StatefulSet.Replicas = []int32{2, 3}, 4 }), StepsIn, "", 3},
-		"it is replaced":         {outOf3(emptied, upToDate), StepsIn, "", 3},
-		"it is not ready":        {outOf3(emptied, upToDate, func(o *Observed) { o.Ready = []int32{0, 1} }), StepWaits, "", 3},
-		"rollout is Restart now": {outOf3(emptied, func(o *Observed) { o.Cluster.Moved = false }), StepWaits, "", 2},
+		"a router is behind":   {outOf3(unacknowledged, emptied), StepsOut, "", 3},
+		"it is out":            {outOf3(), StepEmpties, "", 3},
+		"it has started empty": {outOf3(emptied), StepWaits, "", 2},
+		"a higher one first":   {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated, o.StatefulSet.Replicas = []int32{2, 3}, 4 }), StepsIn, "", 3},
+		"it is replaced":       {outOf3(emptied, upToDate), StepsIn, "", 3},
+		"its new pod can't start, and the template is another one": {outOf3(gone2(lostAfter)), StepEmpties, "away for a minute", 2},
+		"the same, for a moment":                                   {outOf3(gone2(time.Second)), StepEmpties, "", 3},
+		"the same, before its items are moved":                     {outOf3(gone2(lostAfter), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 2},
+		"a member that joins can't start":                          {growing(lostAfter), RestartsInPlace, "member 3 is away", 3},
+		"a member that joins starts":                               {growing(time.Second), StepDelayed, "the size changes first", 4},
+		"items are moved, and a member can't start":                {replacing3().with(func(o *Observed) { o.Record.From, o.Record.Serial = o.Cluster.Ring.Of(2), 1 }).with(lost(lostAfter)), RestartsInPlace, "member 0 is away", 2},
+		"no client is told before the cluster is warm":             {cold(), RestartsInPlace, "before the cluster is warm", 2},
+		"it is not ready":                                          {outOf3(emptied, upToDate, func(o *Observed) { o.Ready = []int32{0, 1} }), StepWaits, "", 3},
+		"rollout is Restart now":                                   {outOf3(emptied, func(o *Observed) { o.Cluster.Moved = false }), StepWaits, "", 2},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := test.scene
@@ -272,6 +306,47 @@ func TestASizeGoesOnWithoutAMemberThatIsOutAndGone(t *testing.T) {
 				t.Errorf("%s: status says %q", what, p.Why)
 			}
 		}
+	}
+}
+
+// TestTheFirstMemberStaysInARingOfOne, also if it is out and gone: a ring has a member.
+func TestTheFirstMemberStaysInARingOfOne(t *testing.T) {
+	s := replacing3().with(func(o *Observed) {
+		o.Record = o.Record.Next(o.Record.Ring.Without(0))
+		o.Claims[0].Moved = o.Record.Serial
+		o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-lostAfter)}}
+	}).wanted(1)
+	s.o.Table = &ring.Table{State: contract.RingStable, New: s.o.Record.Ring, Since: now, Acknowledged: true}
+	if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != BlockedByStep || p.Record != p.From {
+		t.Errorf("%d members, blocked %q, %s", p.Replicas, p.SizeBlocked, p.Record)
+	}
+}
+
+// TestAMemberIsAsideOnlyWhileItIsOutForItsEviction: whatever changes the ring or the spec meanwhile, it is told that it may
+// be ready again.
+func TestAMemberIsAsideOnlyWhileItIsOutForItsEviction(t *testing.T) {
+	aside := func(o *Observed) { o.Aside = []int32{2} }
+	for what, test := range map[string]struct {
+		scene *scene
+		ends  int
+	}{
+		"it waits for its eviction":     {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated = nil }, cordoned(2), aside), 0},
+		"it is moved by another ring":   {outOf3(emptied, cordoned(2), aside, func(o *Observed) { o.Claims[2].Moved = 0 }), 1},
+		"clients call members directly": {outOf3(emptied, aside, func(o *Observed) { o.Cluster.Exclusive = false }), 1},
+		"no member is out":              {rested(aside, func(o *Observed) { o.MemberPods = []action.PodRef{{Name: "cache-2", Ordinal: 2}} }), 1},
+	} {
+		p := Next(&test.scene.o)
+		if ends := actions[action.EndAside](p); len(ends) != test.ends {
+			t.Errorf("%s: %v, %+v", what, ends, p.Step)
+		}
+	}
+}
+
+// TestAStepIsNoReasonForAnother: while a member is out, another template replaces no other one by itself.
+func TestAStepIsNoReasonForAnother(t *testing.T) {
+	s := outOf3(emptied, cordoned(2), func(o *Observed) { o.Cluster.Moved, o.StatefulSet.Outdated, o.StatefulSet.Partition = false, nil, 0 })
+	if a := actions[action.ApplyStatefulSet](Next(&s.o)); len(a) != 1 || !a[0].Steps {
+		t.Errorf("%+v", a)
 	}
 }
 

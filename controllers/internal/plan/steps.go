@@ -93,7 +93,7 @@ var steps = []step{
 	{"list in DNS", func(d *decisions) claims.Work { return do(action.WriteEndpoints{ListSize: d.ListSize}) }, []action.Action{action.WriteEndpoints{}}, "it is the list that is written"},
 	{"routers", (*decisions).route, []action.Action{action.WriteTable{}, action.TellRouter{}, action.ApplyRouters{}},
 		"after the list: both name the same ring"},
-	{"step", (*decisions).tellStep, []action.Action{action.StartEmpty{}}, "after the table: no router asks the member any more"},
+	{"step", (*decisions).tellStep, []action.Action{action.StartEmpty{}, action.EndAside{}}, "after the table: no router asks the member any more"},
 	{"discovery", (*decisions).tellMembers, []action.Action{action.TellMember{}}, "supervisors answer with the list that is in DNS"},
 	{"members", (*decisions).applyMembers, []action.Action{action.ApplyNetworkPolicy{}, action.WriteBinding{}, action.ApplyStatefulSet{}, action.ApplyBudget{}, action.ApplyServiceMonitor{}},
 		"after marks, list and table: clients are told of no member that ends"},
@@ -142,6 +142,11 @@ func (d *decisions) tellStep() (w claims.Work) {
 			}
 		}
 	}
+	for _, pod := range d.next.MemberPods { // the ring, or the spec, may have changed while a member was aside
+		if slices.Contains(d.next.Aside, pod.Ordinal) && !(out && pod.Ordinal == d.Member) {
+			w.Do(action.EndAside{Pod: pod})
+		}
+	}
 	return w
 }
 
@@ -157,7 +162,7 @@ func (d *decisions) tellMembers() (w claims.Work) {
 
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
-	members := action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses}
+	members := action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved || d.From.Ring.Out > 0 || d.Out > 0, Loses: d.Loses}
 	if d.State == RestartsInPlace && (d.Begins || d.Unforeseen) {
 		members.Why = d.Why
 	}

@@ -41,6 +41,10 @@ type view struct {
 	// may still be moving some, or routers look for items at the old owners: the size and the list wait. A move that
 	// was not told to begin moves nothing.
 	misplaced, moving bool
+	// stuck says which drain, move or copy has been stuck for stuckFor; empty if none has. stuckAt is when the next
+	// one will have been; zero for never.
+	stuck   string
+	stuckAt time.Time
 	// stepping: a member is out of the ring for its restart, or is about to be: the size and the list wait.
 	stepping bool
 	// gone: the member that is out has been away for lostAfter, and another size is wanted, which doesn't

@@ -126,7 +126,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 		}
 	}
 	if s.Progress = progressLine(s.Drains); s.Progress == "" {
-		s.Progress = moveLine(in)
+		s.Progress = cmp.Or(stepLine(in), moveLine(in))
 	}
 	s.Warm = warm(in)
 	s.Progress = cmp.Or(s.Progress, warmLine(s.Warm))

@@ -12,6 +12,15 @@ import (
 // stepping says which member is replaced now, which way, and why.
 func stepping(in *Input, w *waits) string { return stepState(in) + stepWhy(in, w) }
 
+// stepLine is the state of a step for the printer column.
+func stepLine(in *Input) string {
+	switch in.Plan.Step.State {
+	case plan.StepsOut, plan.StepEmpties, plan.StepWaits, plan.StepAside, plan.StepsIn:
+		return stepState(in)
+	}
+	return ""
+}
+
 func stepState(in *Input) string {
 	s := &in.Plan.Step
 	how := string(s.State)
