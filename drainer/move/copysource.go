@@ -576,8 +576,8 @@ func (c *copying) maxValue() int {
 	return most
 }
 
-// fetch asks the source for a part, and yields what it has. If the connection breaks, it goes on where it was.
-func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.Item) bool) error {
+// wanted are those of a part that the source is asked for.
+func (s *copySource) wanted(p *copyPart) []int {
 	wanted := make([]int, 0, len(p.listed))
 	for i := range p.listed {
 		switch {
@@ -588,6 +588,12 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 		}
 	}
 	s.c.e.skipped.Add(int64(len(p.listed) - len(wanted)))
+	return wanted
+}
+
+// fetch asks the source for a part, and yields what it has. If the connection breaks, it goes on where it was.
+func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.Item) bool) error {
+	wanted := s.wanted(p)
 	most := s.c.maxValue()
 	for enough := false; len(wanted) > 0; {
 		if err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) error {

@@ -143,7 +143,7 @@ func (d *decisions) tellStep() (w claims.Work) {
 		}
 	}
 	for _, pod := range d.next.MemberPods { // the ring, or the spec, may have changed while a member was aside
-		if slices.Contains(d.next.Aside, pod.Ordinal) && !(out && pod.Ordinal == d.Member) {
+		if slices.Contains(d.next.Aside, pod.Ordinal) && (!out || pod.Ordinal != d.Member) {
 			w.Do(action.EndAside{Pod: pod})
 		}
 	}

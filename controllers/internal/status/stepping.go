@@ -14,7 +14,7 @@ func stepping(in *Input, w *waits) string { return stepState(in) + stepWhy(in, w
 
 // stepLine is the state of a step for the printer column.
 func stepLine(in *Input) string {
-	switch in.Plan.Step.State {
+	switch in.Plan.State {
 	case plan.StepsOut, plan.StepEmpties, plan.StepWaits, plan.StepAside, plan.StepsIn:
 		return stepState(in)
 	}
