@@ -41,6 +41,8 @@ type WarmRecord struct {
 	// its source was not there; zero if neither. Why is the reason for which it was given up.
 	Since time.Time `json:"since,omitzero"`
 	Why   string    `json:"why,omitempty"`
+	// Owes: the last Job was at work when another copy was asked for, so the next one answers that.
+	Owes bool `json:"owes,omitempty"`
 	// Jobs counts the Jobs whose receipt is recorded, without those that only count.
 	Jobs int32 `json:"jobs,omitempty"`
 	// Claims are those of the source's claims that were copied, as hashes of their UIDs.

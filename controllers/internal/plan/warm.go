@@ -254,8 +254,10 @@ func (v *view) recordEnded(from *Warm, w *claims.Work) *claims.Job {
 			a.Record = from.after(job.Receipt, action.WarmOpen)
 		default:
 			a.Record = from.after(job.Receipt, action.WarmCopied)
-			if job.Answers == from.Asked { // otherwise what changed at the source before the request may be missing
+			if job.Answers == from.Asked || from.Record.Owes {
 				a.Answers = from.Asked
+			} else { // what changed at the source before the request may be missing
+				a.Record.Owes = from.Repeats
 			}
 		}
 		w.Do(a)
@@ -330,7 +332,7 @@ func (w *Warm) afterCount(receipt *action.Receipt, ring string) action.WarmRecor
 // next is the record with this result, and without a receipt.
 func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	r := w.Record
-	r.UID, r.Source, r.Result, r.Why, r.Since = w.Holder.UID, w.Source, result, "", time.Time{}
+	r.UID, r.Source, r.Result, r.Why, r.Since, r.Owes = w.Holder.UID, w.Source, result, "", time.Time{}, false
 	if result == action.WarmCopied {
 		r.Claims = nil
 	}

@@ -82,12 +82,13 @@ func TestAnotherCopyIsOneThatBeginsAfterItIsAskedFor(t *testing.T) {
 		scene   *scene
 		answers string
 	}{
-		"the Job was made before": {at(3).warmFrom(asks).warmJob(copied), ""},
-		"the Job was made for it": {at(3).warmFrom(warmed, asks).warmJob(copied, func(j *claims.Job) { j.Answers = "again" }), "again"},
+		"the Job was made before":                         {at(3).warmFrom(asks).warmJob(copied), ""},
+		"another client has removed what the Job answers": {at(3).warmFrom(warmed, asks, func(w *Warm) { w.Record.Owes = true }).warmJob(copied), "again"},
+		"the Job was made for it":                         {at(3).warmFrom(warmed, asks).warmJob(copied, func(j *claims.Job) { j.Answers = "again" }), "again"},
 	} {
 		p := Next(&test.scene.o)
 		records := actions[action.RecordWarm](p)
-		if len(records) != 1 || records[0].Record.Result != action.WarmCopied || records[0].Answers != test.answers {
+		if len(records) != 1 || records[0].Record.Result != action.WarmCopied || records[0].Answers != test.answers || records[0].Record.Owes != (test.answers == "") {
 			t.Errorf("%s: %+v", what, records)
 		}
 	}

@@ -68,6 +68,7 @@ var (
 	}
 	ofJobs = map[string]int{
 		cachev1alpha1.AnnotationPorts:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationWarm:        cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrainer:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationStatefulSet: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,
