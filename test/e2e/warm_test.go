@@ -102,7 +102,7 @@ func newLegacy(t *testing.T, size int, args ...string) *legacy {
 }
 
 // A cache by hand, in another namespace and under TLS, fills a new cluster before its clients are told of it, and stays
-// as it is.
+// as it is. In the middle the operator is replaced, and the copy begun again.
 func TestAStatefulSetByHandFillsACluster(t *testing.T) {
 	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
 	t.Parallel()
@@ -115,8 +115,15 @@ func TestAStatefulSetByHandFillsACluster(t *testing.T) {
 	spec := roomForSome(persistent(2))
 	spec.WarmFrom = &cachev1alpha1.WarmSource{
 		Servers: old.servers, Routing: &cachev1alpha1.WarmRouting{Client: ringClient}, TLS: &cachev1alpha1.WarmTLS{SecretName: "old-ca"}, Until: cachev1alpha1.WarmReady,
+		RateLimit: &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To(int64(max(1, len(objects)/300)))}, // five minutes for all
 	}
 	f.create(spec)
+	f.eventually("items are copied", func() bool {
+		s := f.memcached().Status.Warm
+		return s != nil && s.Phase == cachev1alpha1.WarmCopying && s.ItemsDone > 0
+	})
+	f.must(kube.DeleteAllOf(f.ctx, &corev1.Pod{}, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/name": "memcached-operator"}))
+	f.patch(f.memcached(), `{"spec":{"warmFrom":{"rateLimit":null}}}`)
 	f.warm()
 	f.settled(2)
 	f.expectAll(2, objects)
