@@ -9,12 +9,12 @@ import (
 
 const (
 	// lookEvery is how often a mover looks at the requests of the member's clients.
-	lookEvery = 25 * time.Millisecond
+	lookEvery = 50 * time.Millisecond
 	// mostSeen bounds the time that one look counts for. In a longer time the mover or the member may have been
 	// stopped, and no request shows that no client calls.
-	mostSeen = 100 * time.Millisecond
+	mostSeen = 2 * lookEvery
 	// mostLooks bounds the looks that are remembered.
-	mostLooks = 1200
+	mostLooks = 600
 	// measureFor is how long requests are counted before clients are told of a new list.
 	measureFor = time.Second
 	// fewest is the number of requests a second below which no client is waited for.
@@ -24,9 +24,6 @@ const (
 	enough         = 50
 	shortestWindow = 250 * time.Millisecond
 	longestWindow  = 5 * time.Second
-	// All clients have gone if there was none of surely requests that were to be expected by the others that they make: by
-	// chance once in ten million times.
-	surely = 16
 	// mostPerOther is the largest number of requests to one other request that these can tell of.
 	mostPerOther = 20
 	// The late share falls if fewer requests were late in the second half of fallsWithin than in the first, by more than
@@ -143,7 +140,7 @@ func (c *clients) followed() (why string, is bool) {
 	if !c.judged() {
 		return fmt.Sprintf("fewer than %d requests a second for its items are known of", fewest), true
 	}
-	if share, ok := c.late(1); ok && share == 0 || c.gone() || c.silent() {
+	if share, ok := c.late(1); ok && share == 0 || c.silent() {
 		return "no request is late", true
 	}
 	share, ok := c.late(c.share)
@@ -151,19 +148,6 @@ func (c *clients) followed() (why string, is bool) {
 		return fmt.Sprintf("%.0f%% of the requests are late, and fewer from second to second", 100*share), true
 	}
 	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && share <= c.share/2
-}
-
-// gone tells whether all clients have followed at the same time: they make requests elsewhere, and none here.
-func (c *clients) gone() bool {
-	seen, expected := time.Duration(0), 0.0
-	for i := range slices.Backward(c.looks) {
-		l := &c.looks[i]
-		if l.requests > 0 || l.unseen || c.perOther == 0 {
-			break
-		}
-		seen, expected = seen+l.seen(), expected+c.expected(l)
-	}
-	return expected >= surely && seen >= 2*max(c.gap, lookEvery)
 }
 
 // falls tells whether the share of the requests that is late has fallen lately, by more than chance.

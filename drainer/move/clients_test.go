@@ -103,44 +103,6 @@ func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
 	}
 }
 
-// Clients that all follow at once have gone as soon as requests elsewhere show that they haven't stopped.
-func TestClientsThatGoAtOnceAreNotWaitedFor(t *testing.T) {
-	goes := func(elsewhere float64, here ...float64) *clients {
-		c := &clients{}
-		for range measureFor / lookEvery {
-			c.add(look{took: lookEvery, requests: 10, others: 20})
-		}
-		c.measure()
-		for _, n := range here {
-			c.add(look{took: lookEvery, requests: n, others: elsewhere})
-		}
-		return c
-	}
-	for name, test := range map[string]struct {
-		c    *clients
-		gone bool
-	}{
-		"one look":                        {goes(30, 0), false},
-		"two looks":                       {goes(30, 0, 0), true},
-		"a request in the last one":       {goes(30, 0, 0, 1), false},
-		"a request before":                {goes(30, 10, 3, 0, 0), true},
-		"few others":                      {goes(10, 0, 0), false},
-		"a while of few others":           {goes(10, 0, 0, 0, 0), true},
-		"no others: they may be stopped":  {goes(0, 0, 0), false},
-		"others are not known":            {told(400), false},
-		"they ask rarely, and in between": {&clients{gap: time.Second, perOther: 1, looks: []look{{took: lookEvery, others: 30}, {took: lookEvery, others: 30}}}, false},
-	} {
-		if gone := test.c.gone(); gone != test.gone {
-			t.Errorf("%s: gone is %t", name, gone)
-		}
-	}
-	c := goes(30, 0)
-	c.unseen()
-	if c.add(look{took: lookEvery, others: 30}); c.gone() {
-		t.Error("gone, although there may have been requests between two looks")
-	}
-}
-
 // A mover or a member that was stopped for a while has heard of no request in that time. That shows nothing.
 func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
 	c := told(100)
