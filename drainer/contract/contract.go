@@ -314,8 +314,8 @@ type Receipt struct {
 	// LeftOut is how many items were left out: the servers have no room for them (AsMuchAsFits), it was not known whether
 	// a client has deleted them, or an earlier run had not sent them when it ended (then they are among Earlier).
 	LeftOut int64 `json:"leftOut,omitempty"`
-	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them, or a
-	// router has marked them; they are among Invalidated.
+	// Deleted counts earlier copies that were deleted at their owner: the source no longer has them, a router has marked
+	// them, or the source has another version that is not copied.
 	Deleted int64 `json:"deleted,omitempty"`
 	// Earlier is how many items an earlier run of the copy has had, as the servers remember (Copy.Resume). They are
 	// among AlreadyPresent.

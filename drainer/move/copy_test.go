@@ -869,26 +869,29 @@ func TestACopyIsBoundedWhateverItsSourceSends(t *testing.T) {
 
 const oldStats = "STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time 1700000000\r\nSTAT curr_items 0\r\nSTAT bytes 0\r\nEND\r\n"
 
-// TestACopyThatMayBeOfTwoSourcesIsOfNone: asked by the wrong one, it would count as gone, and be deleted.
-func TestACopyThatMayBeOfTwoSourcesIsOfNone(t *testing.T) {
-	source := func(port uint16, started int64) *copySource {
-		s := &copySource{server: routing.Server{Host: "cache", Port: port}, started: started}
-		s.identify()
-		return s
+// TestACopyIsOfOneSource, however many sources there are: asked by the wrong one, it would count as gone, and be deleted.
+func TestACopyIsOfOneSource(t *testing.T) {
+	const sources = 512
+	c := &copying{}
+	for i := range sources {
+		c.sources = append(c.sources, &copySource{server: routing.Server{Host: fmt.Sprintf("cache-%d", i), Port: 11211}, started: 1000})
 	}
-	first, second := source(11211, 1000), source(11212, 1000)
-	c := &copying{sources: []*copySource{first, second}}
+	c.identify()
 	for _, s := range c.sources {
-		if got := c.sourceOf(s.mark(7)); got != s {
+		mark := s.mark(7)
+		if got := c.sourceOf(mark); got != s || s.markedBefore(mark) {
 			t.Errorf("a copy of %s is of %+v", s.server, got)
 		}
 	}
-	second.from[1] = first.from[0]
-	if got := c.sourceOf(first.mark(7)); got != nil {
-		t.Errorf("a copy of either is of %s", got.server)
+	before := c.sources[7].mark(7)
+	for _, s := range c.sources {
+		s.started += 100
 	}
-	if got := c.sourceOf(second.mark(7)); got != second {
-		t.Errorf("a copy of the second is of %+v", got)
+	c.identify()
+	for i, s := range c.sources {
+		if c.sourceOf(before) != nil || s.markedBefore(before) != (i == 7) {
+			t.Errorf("a copy of an earlier process of source 7 is one of source %d", i)
+		}
 	}
 }
 

@@ -179,13 +179,13 @@ give:
 	return firstCause(errs)
 }
 
-// takes tells whether an item is copied: if there may be too little room, only as long as its owner has some, or
-// has an outdated copy.
-func (c *copying) takes(it *item.Item) bool {
-	if !c.AsMuchAsFits || it.Over != 0 {
+// takes tells whether an item is copied: if there may be too little room, only as long as its owner has some. An
+// outdated copy leaves room for one of usual size, in bytes.
+func (c *copying) takes(it *item.Item, usual int64) bool {
+	size := int64(it.Size() + itemOverhead)
+	if !c.AsMuchAsFits || it.Over != 0 && size <= usual {
 		return true
 	}
-	size := int64(it.Size() + itemOverhead)
 	if c.room[c.e.Owner.Owner(it.Key)].Add(-size-size/slack) >= 0 {
 		return true
 	}
@@ -387,18 +387,12 @@ func (c *copying) deleteGone(ctx context.Context) error {
 	return nil
 }
 
-// sourceOf returns the source of a copy with that mark; nil if it is none of these, or if it may be either of two.
-func (c *copying) sourceOf(mark uint64) (of *copySource) {
-	for _, s := range c.sources {
-		switch {
-		case !s.marked(mark):
-		case of != nil:
-			return nil
-		default:
-			of = s
-		}
+// sourceOf returns the source of a copy with that mark; nil if it is none of these, or was another process then.
+func (c *copying) sourceOf(mark uint64) *copySource {
+	if i := slices.IndexFunc(c.sources, func(s *copySource) bool { return s.marked(mark) }); i >= 0 {
+		return c.sources[i]
 	}
-	return of
+	return nil
 }
 
 // deleteListed deletes those of a server's copies that are gone, or that a client has changed.

@@ -100,21 +100,28 @@ func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) e
 // source has restarted, its clients have not deleted the items that it has lost.
 const (
 	markBit     = 1 << 52
-	addressBits = 12
-	startBits   = 16 // of the time in seconds
+	addressBits = 14 // there may be hundreds of sources
+	startBits   = 14 // of the time in seconds
 	casBits     = 52 - addressBits - startBits
 )
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
 
-// identify sets the part of marks that tells the source's process.
-func (s *copySource) identify() {
-	h := fnv.New64a()
-	fmt.Fprint(h, s.server.Address())
-	address := scramble(h.Sum64()) >> (64 - addressBits) // FNV's high bits don't depend on the last digit
-	for i := range s.from {
-		start := uint64(s.started+int64(i+1)%3-1) % (1 << startBits) // its own, the next and the one before
-		s.from[i] = markBit | (address<<startBits|start)<<casBits
+// identify sets the part of marks that tells the source's process. No two sources have the same address there.
+func (c *copying) identify() {
+	taken := map[uint64]bool{}
+	for _, s := range slices.SortedFunc(slices.Values(c.sources), func(a, b *copySource) int { return strings.Compare(a.server.Address(), b.server.Address()) }) {
+		h := fnv.New64a()
+		fmt.Fprint(h, s.server.Address())
+		address := scramble(h.Sum64()) >> (64 - addressBits) // FNV's high bits don't depend on the last digit
+		for taken[address] {
+			address = (address + 1) % (1 << addressBits)
+		}
+		taken[address] = true
+		for i := range s.from {
+			start := uint64(s.started+int64(i+1)%3-1) % (1 << startBits) // its own, the next and the one before
+			s.from[i] = markBit | (address<<startBits|start)<<casBits
+		}
 	}
 }
 
@@ -126,7 +133,7 @@ func (s *copySource) marked(cas uint64) bool {
 // markedBefore tells whether a copy is of an earlier process of the source.
 func (s *copySource) markedBefore(cas uint64) bool {
 	const processBits = startBits + casBits
-	return cas>>processBits == s.from[0]>>processBits && !slices.ContainsFunc(s.c.sources, func(o *copySource) bool { return o.marked(cas) })
+	return cas>>processBits == s.from[0]>>processBits && !s.marked(cas)
 }
 
 // mark returns the mark of an item with that CAS at the source.
@@ -159,7 +166,7 @@ var errCopyRestarted = errors.New("it restarted during the copy")
 
 // check asks the sources for their versions, clocks and sizes.
 func (c *copying) check(ctx context.Context) error {
-	return c.each(sourcesAtOnce, func(_ int, s *copySource) error {
+	err := c.each(sourcesAtOnce, func(_ int, s *copySource) error {
 		err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) (err error) {
 			if s.version, err = conn.Version(); err != nil {
 				return err
@@ -172,7 +179,6 @@ func (c *copying) check(ctx context.Context) error {
 		if memcache.IsOlder(s.version, contract.OldestSource) {
 			return &tooOldError{s.server.String(), s.version}
 		}
-		s.identify()
 		// Versions that are no numbers are asked as all versions can be.
 		s.classic = !memcache.IsOlder(contract.OldestMemcached, s.version) && s.version != contract.OldestMemcached
 		if s.classic {
@@ -180,6 +186,8 @@ func (c *copying) check(ctx context.Context) error {
 		}
 		return s.isNoServer(ctx)
 	})
+	c.identify()
+	return err
 }
 
 func (c *copying) cannotTell(what string) {
@@ -415,7 +423,7 @@ func (s *copySource) streamItems(yield func(*item.Item, error) bool) {
 		}
 		it.ExpireAt, it.LastAccess = s.ours(it.ExpireAt), it.LastAccess+s.behind
 		it.Mark, it.Place = s.mark(it.CAS), int64(s.index+1)
-		if s.c.takes(it) && !yield(it, nil) {
+		if s.c.takes(it, 0) && !yield(it, nil) {
 			return
 		}
 	}
@@ -652,6 +660,12 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 
 // deleteOutdated deletes the copies of a part that the source has other versions of, which are not copied.
 func (s *copySource) deleteOutdated(ctx context.Context, p *copyPart) error {
+	if !slices.ContainsFunc(p.listed, func(e copyEntry) bool { return e.outdated }) {
+		return nil
+	}
+	if err := s.stillRuns(ctx); err != nil { // otherwise the source may have lost its items
+		return err
+	}
 	of := make([]memcache.Deletions, len(s.targets))
 	for i := range p.listed {
 		if e := &p.listed[i]; e.outdated {
@@ -681,10 +695,12 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	} else {
 		s.value, found, err = conn.AppendFetched(&v, s.value[:0])
 	}
-	if err != nil || !found {
+	if err != nil {
 		return nil, err
 	}
-	e.outdated = e.over != 0
+	if e.outdated = e.over != 0; !found {
+		return nil, nil
+	}
 	if v.Flags == 0 && string(s.value) == ringchange.LeaseValue {
 		return nil, nil // a router of the source has its lease
 	}
@@ -713,7 +729,7 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	case it.ExpireAt != 0 && it.ExpireAt <= now:
 		it.State = item.Expired
 	}
-	if it.State == item.Live && !s.c.takes(it) {
+	if it.State == item.Live && !s.c.takes(it, 2*s.bytes/max(1, s.count)) {
 		return nil, nil
 	}
 	e.outdated = e.outdated && (it.State != item.Live || s.c.e.expiresSoon(it))

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -46,11 +47,14 @@ func (r *run) endAside(ctx context.Context, a action.EndAside) error {
 	if i < 0 {
 		return nil
 	}
-	text := r.present.Pods[i].Annotations[cachev1alpha1.AnnotationStepOut]
+	pod := &r.present.Pods[i]
+	text := pod.Annotations[cachev1alpha1.AnnotationStepOut]
 	if !contract.StepsAside(text) {
 		return nil
 	}
-	return r.annotatePod(ctx, &r.present.Pods[i], map[string]string{cachev1alpha1.AnnotationStepOut: contract.EndAside(text)})
+	ready := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&ready.ObjectMeta, cachev1alpha1.AnnotationStepOut, contract.EndAside(text))
+	return client.IgnoreNotFound(r.Patch(ctx, ready, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})))
 }
 
 // openPartition is for a StatefulSet that stays without its Memcached: all its members get its template, and one

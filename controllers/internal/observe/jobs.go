@@ -82,7 +82,8 @@ func (o *State) DrainerWaits(now time.Time) map[types.UID]claims.Wait {
 	return OwnerOf(o.Cluster).DrainerWaits(o.jobs(), o.DrainersNotCreated, now)
 }
 
-// stuck returns what neither goes on nor ends by itself. Attempts that fail end by themselves.
+// stuck returns what neither goes on nor ends by itself. Attempts that fail end by themselves. Without volumes, a copy from
+// another cache is no reason to lose items.
 func (o *State) stuck() []plan.Stuck {
 	var found []plan.Stuck
 	owner := OwnerOf(o.Cluster)
@@ -94,6 +95,9 @@ func (o *State) stuck() []plan.Stuck {
 	jobs := o.jobs()
 	waits := owner.DrainerWaits(jobs, o.DrainersNotCreated, o.Now)
 	for _, job := range jobs.Active() {
+		if o.Cluster.Spec.InPods() && identity.Warms(job) {
+			continue
+		}
 		if wait, is := waits[identity.ClaimUID(job)]; is && wait.Reason != cachev1alpha1.ReasonRetrying && wait.Reason != cachev1alpha1.ReasonDrainerDoesNotEnd {
 			found = append(found, plan.Stuck{What: "the drainer of Job " + job.Name + " does not start", Since: wait.Since})
 		}

@@ -103,6 +103,7 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 	if s.Out > 0 {
 		w.WakeAfter(v.Now, v.goneAt)
 		w.WakeAfter(v.Now, v.awayForLong(s.Out-1))
+		w.WakeAfter(v.Now, v.stuckAt)
 		if until, ends := v.asideUntil(s.Out - 1); ends {
 			w.WakeAfter(v.Now, until)
 		}
@@ -144,11 +145,14 @@ func (v *view) stepOn(s Step, member int32) Step {
 	t := v.Table
 	returns := t != nil && t.State == contract.RingPrepare && t.Old == v.Record.Ring && t.New == to
 	s.Aside = !returns && (outdated || len(v.StatefulSet.Outdated) == 0) && !higher && v.aside(member) // a roll-out waits for no eviction
-	if long := v.awayForLong(member); outdated && !higher && v.StatefulSet.Seen && !v.Cluster.InPods && !long.IsZero() && !long.After(v.Now) {
-		s.Partition = min(s.Partition, member) // perhaps the member is away because of its template
+	moves := v.misplaced || v.unmoved(member) || !returns && !t.Within(v.Record.Ring)
+	long := v.awayForLong(member)
+	away := !long.IsZero() && !long.After(v.Now)
+	if outdated && v.StatefulSet.Seen && (away || v.stuck != "") && (!v.Cluster.InPods || !moves) {
+		s.Partition = min(s.Partition, member) // perhaps only its next template brings the member back
 	}
 	switch {
-	case v.misplaced || v.unmoved(member) || !returns && !t.Within(v.Record.Ring):
+	case moves:
 		return s.is(member, StepsOut, "")
 	case !slices.Contains(v.Empty, member):
 		return s.is(member, StepEmpties, "")
@@ -276,7 +280,7 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 			wake = long
 		}
 	}
-	if away != "" && !v.Cluster.InPods { // what is under way may wait for a member that only its new template brings back
+	if away != "" && (!v.Cluster.InPods || member >= whole.Size) { // what is under way may wait for a member that only its new template brings back
 		return "", away, wake
 	}
 	t := v.Table
@@ -337,7 +341,7 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "the client library hashes the members' addresses, which change"
 	case ring.Share(whole, whole.Without(ordinal)) > 0:
 		return "the client library looks for other members' keys elsewhere, too, without it"
-	case v.ListSize == 0 && v.Warm.holds() && v.warms == "":
+	case v.ListSize == 0 && v.Warm.holds() && v.warms == "" && !v.Cluster.InPods:
 		return "no client is told of the members before the cluster is warm"
 	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }), v.Cluster.InPods && !v.stepClaim(ordinal, func(*claims.Claim) bool { return true }):
 		return fmt.Sprintf("its %s is being deleted", v.holder())

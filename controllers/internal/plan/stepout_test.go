@@ -46,6 +46,19 @@ func gone2(since time.Duration) func(*Observed) {
 	return func(o *Observed) { o.Ready, o.Away = []int32{0, 1}, []Away{{2, now.Add(-since)}} }
 }
 
+func gone1(since time.Duration) func(*Observed) {
+	return func(o *Observed) { o.Ready, o.Away = []int32{0, 2}, []Away{{1, now.Add(-since)}} }
+}
+
+// outOf3In lets member 2 be out, as in outOf3.
+func outOf3In(change func(*Observed)) func(*Observed) {
+	return func(o *Observed) {
+		in := outOf3(change)
+		o.Record, o.Table, o.Ready, o.Away, o.MemberPods = in.o.Record, in.o.Table, in.o.Ready, in.o.Away, in.o.MemberPods
+		o.Claims[2].Moved = o.Record.Serial
+	}
+}
+
 // growing is a scale-up to four, whose new member is not ready, and another template.
 func growing(since time.Duration) *scene {
 	return replacing3().wanted(4).with(func(o *Observed) {
@@ -117,12 +130,20 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		"its new pod can't start, and the template is another one": {outOf3(gone2(lostAfter)), StepEmpties, "away for a minute", 2},
 		"the same, for a moment":                                   {outOf3(gone2(time.Second)), StepEmpties, "", 3},
 		"the same, before its items are moved":                     {outOf3(gone2(lostAfter), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 2},
-		"a member that joins can't start":                          {growing(lostAfter), RestartsInPlace, "member 3 is away", 3},
-		"a member that joins starts":                               {growing(time.Second), StepDelayed, "the size changes first", 4},
-		"items are moved, and a member can't start":                {replacing3().with(func(o *Observed) { o.Record.From, o.Record.Serial = o.Cluster.Ring.Of(2), 1 }).with(lost(lostAfter)), RestartsInPlace, "member 0 is away", 2},
-		"no client is told before the cluster is warm":             {cold(), RestartsInPlace, "before the cluster is warm", 2},
-		"it is not ready":                                          {outOf3(emptied, upToDate, func(o *Observed) { o.Ready = []int32{0, 1} }), StepWaits, "", 3},
-		"rollout is Restart now":                                   {outOf3(emptied, func(o *Observed) { o.Cluster.Moved = false }), StepWaits, "", 2},
+		"the same, and a higher one has an earlier correction": {outOf3(gone1(lostAfter), func(o *Observed) {
+			o.Record.Ring.Out, o.Table.New.Out, o.Claims[1].Moved = 2, 2, o.Record.Serial
+			o.MemberPods = []action.PodRef{{Name: "cache-1", Ordinal: 1}}
+		}), StepEmpties, "away for a minute", 1},
+		"without volumes, it has no items":                {inPods3(outOf3In(gone2(lostAfter))), StepEmpties, "away for a minute", 2},
+		"without volumes, before its items are moved":     {inPods3(outOf3In(gone2(lostAfter)), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 3},
+		"its mover does not start":                        {outOf3(func(o *Observed) { o.Claims[2].Moved, o.Stuck = 0, []Stuck{{"x", now.Add(-stuckFor)}} }), StepsOut, "", 2},
+		"a member that joins can't start":                 {growing(lostAfter), RestartsInPlace, "member 3 is away", 3},
+		"a member that joins without volumes can't start": {growing(lostAfter).with(func(o *Observed) { o.Cluster.InPods = true }), RestartsInPlace, "member 3 is away", 3},
+		"a member that joins starts":                      {growing(time.Second), StepDelayed, "the size changes first", 4},
+		"items are moved, and a member can't start":       {replacing3().with(func(o *Observed) { o.Record.From, o.Record.Serial = o.Cluster.Ring.Of(2), 1 }).with(lost(lostAfter)), RestartsInPlace, "member 0 is away", 2},
+		"no client is told before the cluster is warm":    {cold(), RestartsInPlace, "before the cluster is warm", 2},
+		"it is not ready":                                 {outOf3(emptied, upToDate, func(o *Observed) { o.Ready = []int32{0, 1} }), StepWaits, "", 3},
+		"rollout is Restart now":                          {outOf3(emptied, func(o *Observed) { o.Cluster.Moved = false }), StepWaits, "", 2},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := test.scene
@@ -331,6 +352,7 @@ func TestAMemberIsAsideOnlyWhileItIsOutForItsEviction(t *testing.T) {
 		ends  int
 	}{
 		"it waits for its eviction":     {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated = nil }, cordoned(2), aside), 0},
+		"a router is behind":            {outOf3(emptied, unacknowledged, cordoned(2), aside), 0},
 		"it is moved by another ring":   {outOf3(emptied, cordoned(2), aside, func(o *Observed) { o.Claims[2].Moved = 0 }), 1},
 		"clients call members directly": {outOf3(emptied, aside, func(o *Observed) { o.Cluster.Exclusive = false }), 1},
 		"no member is out":              {rested(aside, func(o *Observed) { o.MemberPods = []action.PodRef{{Name: "cache-2", Ordinal: 2}} }), 1},

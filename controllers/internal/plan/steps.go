@@ -143,7 +143,9 @@ func (d *decisions) tellStep() (w claims.Work) {
 		}
 	}
 	for _, pod := range d.next.MemberPods { // the ring, or the spec, may have changed while a member was aside
-		if slices.Contains(d.next.Aside, pod.Ordinal) && (!out || pod.Ordinal != d.Member) {
+		// Routers that are not known to have followed, as after a restart of the operator, change nothing.
+		waits := d.Record == d.From && d.next.Record.Ring.IsOut(pod.Ordinal) && !d.next.misplaced && !d.next.unmoved(pod.Ordinal)
+		if slices.Contains(d.next.Aside, pod.Ordinal) && !waits {
 			w.Do(action.EndAside{Pod: pod})
 		}
 	}
