@@ -577,7 +577,7 @@ func TestACopyTakesBackAllThatItsSourceCannotConfirm(t *testing.T) {
 // Up to 1.6.13 only a listing tells an item's time to live. A value that was stored since then may have another one.
 func TestACopyTakesNoTimeToLiveOfAnEarlierValue(t *testing.T) {
 	t.Parallel()
-	tier.Second(t, "TestACopyReadsTheListsOfOldVersions")
+	tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
 	now := time.Now().Unix()
 	from := memcachedtest.Fake(t, func(request string) string {
 		switch request {
