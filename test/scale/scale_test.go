@@ -15,8 +15,8 @@ import (
 const maxWritesPerScaleDown = 15
 
 // maxReadsPerScaleDown is how many API reads a scale-down may take, also beside other objects in the
-// namespace. In a benchmark a scale-down takes 16.0, and 16.1 on a machine whose CPUs are busy with other
-// programs.
+// namespace. In a benchmark of 1,000 clusters a scale-down takes 16.0; one of 20 at once takes up to 19 on a busy machine,
+// whose steps need more reconciles.
 const maxReadsPerScaleDown = 20
 
 // maxReadsPerCreation is how many API reads a new cluster of four members may take. In a benchmark it takes 9.0.
@@ -81,8 +81,10 @@ func check(t *testing.T, c *column) {
 		if got := float64(c.writes()) / float64(c.per); got > most {
 			t.Errorf("%s: %.1f API writes for each, want %.1f at most: %v", c.name, got, most, c.calls)
 		}
-		if got := float64(c.reads()) / float64(c.per); got > maxReadsPerScaleDown {
-			t.Errorf("%s: %.1f API reads for each, want %d at most: %v", c.name, got, maxReadsPerScaleDown, c.calls)
+		// The progress of drainers is read for as long as they run, and one scale-down in two may repeat a read, as above.
+		most = maxReadsPerScaleDown + 0.5
+		if got := float64(c.reads()-c.calls[call{"get", "pods/log"}]) / float64(c.per); got > most {
+			t.Errorf("%s: %.1f API reads for each besides the progress, want %.1f at most: %v", c.name, got, most, c.calls)
 		}
 	case strings.HasSuffix(c.name, " clusters"):
 		if got := float64(c.reads()) / float64(c.per); got > maxReadsPerCreation {
