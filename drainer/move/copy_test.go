@@ -579,12 +579,8 @@ func TestACopyTakesNoTimeToLiveOfAnEarlierValue(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
 	now := time.Now().Unix()
-	from := memcachedtest.Fake(t, func(request string) string {
+	from := fakeVersion(t, "1.5.16", now, "2", "200", func(request string) string {
 		switch request {
-		case "version":
-			return "VERSION 1.5.16\r\n"
-		case "stats":
-			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 2\r\nSTAT bytes 200\r\nEND\r\n", now)
 		case "lru_crawler metadump all":
 			return fmt.Sprintf("key=same exp=-1 la=%[1]d cas=5 fetch=no cls=1 size=63\nkey=since exp=-1 la=%[1]d cas=6 fetch=no cls=1 size=63\nEND\r\n", now)
 		case "gets same":
@@ -762,12 +758,8 @@ func TestACopyReadsTheListsOfOldVersions(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			var locks atomic.Int64
-			from := memcachedtest.Fake(t, func(request string) string {
+			from := fakeVersion(t, version, now, "3", "200", func(request string) string {
 				switch request {
-				case "version":
-					return "VERSION " + version + "\r\n"
-				case "stats":
-					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 3\r\nSTAT bytes 200\r\nEND\r\n", now)
 				case "lru_crawler metadump hash":
 					locks.Add(1)
 				case "lru_crawler metadump all":
@@ -899,10 +891,16 @@ func TestACopyIsOfOneSource(t *testing.T) {
 // and bytes. Everything else is answered by answer.
 func fakeSource(t *testing.T, now int64, items, bytes string, answer func(request string) string) *memcachedtest.Server {
 	t.Helper()
+	return fakeVersion(t, "1.6.38", now, items, bytes, answer)
+}
+
+// fakeVersion is a fakeSource of another version.
+func fakeVersion(t *testing.T, version string, now int64, items, bytes string, answer func(request string) string) *memcachedtest.Server {
+	t.Helper()
 	return memcachedtest.Fake(t, func(request string) string {
 		switch request {
 		case "version":
-			return "VERSION 1.6.38\r\n"
+			return "VERSION " + version + "\r\n"
 		case "stats":
 			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items %s\r\nSTAT bytes %s\r\nEND\r\n", now, items, bytes)
 		}

@@ -396,14 +396,20 @@ func TestAMemberOfADrainedNodeIsEvictedOutOfTheRing(t *testing.T) {
 	w.quiet()
 }
 
+// aside is a cluster as of evictedOut whose member 1 waits for its eviction from that node. was is its pod.
+func aside(w *world) (node string, was types.UID) {
+	w.Helper()
+	node, was = evictedOut(w)[0], w.pod("cache-1").UID
+	w.cordon(node, true)
+	w.eventually("member 1 is out, and not ready", func() error { return w.stepsAside(1) })
+	return node, was
+}
+
 // TestAMemberThatIsAsideComesBackAlsoIfTheRingChanges meanwhile: its word is about another ring then.
 func TestAMemberThatIsAsideComesBackAlsoIfTheRingChanges(t *testing.T) {
 	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
 	w := newWorld(t)
-	nodes := evictedOut(w)
-	before := w.pod("cache-1").UID
-	w.cordon(nodes[0], true)
-	w.eventually("member 1 is out, and not ready", func() error { return w.stepsAside(1) })
+	node, before := aside(w)
 	w.change(w.memcached(), `{"spec":{"routing":{"keyPrefix":"shop:"}}}`)
 	w.eventually("routers are told of the prefix", func() error {
 		table, err := w.table()
@@ -412,7 +418,7 @@ func TestAMemberThatIsAsideComesBackAlsoIfTheRingChanges(t *testing.T) {
 		}
 		return err
 	})
-	w.cordon(nodes[0], false)
+	w.cordon(node, false)
 	w.eventually("all is as before", func() error { return routedAndSettled(2)(w) })
 	equal(w, "the pod of member 1", w.pod("cache-1").UID, before)
 }
@@ -421,17 +427,14 @@ func TestAMemberThatIsAsideComesBackAlsoIfTheRingChanges(t *testing.T) {
 func TestAMemberWhoseNodeTakesPodsAgainIsNotEvicted(t *testing.T) {
 	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
 	w := newWorld(t)
-	nodes := evictedOut(w)
-	before := w.pod("cache-1").UID
-	w.cordon(nodes[0], true)
-	w.eventually("member 1 is out, and not ready", func() error { return w.stepsAside(1) })
+	node, before := aside(w)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonRolling)
 	w.quiet()
 	w.restartOperator()
 	if err := w.stepsAside(1); err != nil {
 		t.Error(err)
 	}
-	w.cordon(nodes[0], false)
+	w.cordon(node, false)
 	w.settled(2)
 	w.allRoutedTo(2, 2)
 	if after := w.pod("cache-1").UID; after != before {
