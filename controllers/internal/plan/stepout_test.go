@@ -142,6 +142,7 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		"a member that joins starts":                      {growing(time.Second), StepDelayed, "the size changes first", 4},
 		"items are moved, and a member can't start":       {replacing3().with(func(o *Observed) { o.Record.From, o.Record.Serial = o.Cluster.Ring.Of(2), 1 }).with(lost(lostAfter)), RestartsInPlace, "member 0 is away", 2},
 		"no client is told before the cluster is warm":    {cold(), RestartsInPlace, "before the cluster is warm", 2},
+		"its node is cordoned, and others wait":           {outOf3(emptied, upToDate, cordoned(2)), StepsIn, "", 3},
 		"it is not ready":                                 {outOf3(emptied, upToDate, func(o *Observed) { o.Ready = []int32{0, 1} }), StepWaits, "", 3},
 		"rollout is Restart now":                          {outOf3(emptied, func(o *Observed) { o.Cluster.Moved = false }), StepWaits, "", 2},
 	} {
