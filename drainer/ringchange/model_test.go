@@ -45,7 +45,10 @@ func scenarios() (all []scenario) {
 		for _, k := range changing {
 			all = append(all, accidents(k))
 		}
-		return all
+		// An update that is late, while two movers move its item.
+		late := pair(cas, add, false)
+		late.movers, late.runs, late.deaths, late.expiries = 2, 2, 1, 1
+		return append(all, late)
 	}
 	for i, a := range changing {
 		for _, b := range changing[i:] {

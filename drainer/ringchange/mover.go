@@ -58,7 +58,12 @@ func (m *Mover) Next(r Result) Step {
 		return m.step(erasing, EraseIf, Old, m.item)
 	case erasing:
 		m.Moved = r.Code == Found
-		if r.Code == Changed || r.Code == Absent && !m.has(MoverLease) {
+		switch {
+		case r.Code == Changed && m.has(MoverLease):
+			// A late request has changed the item without the lease, so its client gets no answer. The copy
+			// stays: another mover may have seen it, and delete the item at the old owner for it.
+			return m.step(lookingOld, Look, Old, 0)
+		case r.Code == Changed || r.Code == Absent && !m.has(MoverLease):
 			return m.giveBack()
 		}
 	case looking: // another request has the key's lease
@@ -73,7 +78,7 @@ func (m *Mover) Next(r Result) Step {
 	return done
 }
 
-// giveBack deletes the mover's own placeholder or copy.
+// giveBack deletes the mover's own placeholder; without leases, its copy.
 func (m *Mover) giveBack() Step {
 	if m.lease == 0 || !m.has(MoverBack) {
 		return Step{Action: Done}

@@ -54,3 +54,25 @@ func TestARefusedRequestGivesItsLeaseBack(t *testing.T) {
 		t.Errorf("a mover whose copy is refused: %+v", step)
 	}
 }
+
+// The item at the old owner was changed without the lease, by a late request. A mover that has looked at the new
+// owner may delete that item at any time, so the copy has to stay.
+func TestAMoverKeepsItsCopyOfAnItemThatWasChangedLate(t *testing.T) {
+	m := NewMover(0)
+	step := m.Start()
+	for i, want := range []struct {
+		result Result
+		step   Step
+	}{
+		{Result{Code: Leased, CAS: 7}, Step{Fetch, Old, 0}},
+		{Result{Code: Found, CAS: 3}, Step{Copy, New, 7}},
+		{Result{Code: Found, CAS: 8}, Step{EraseIf, Old, 3}},
+		{Result{Code: Changed}, Step{Look, Old, 0}},
+		{Result{Code: Found, CAS: 4}, Step{EraseIf, Old, 4}},
+		{Result{Code: Found}, Step{Action: Done}},
+	} {
+		if step = m.Next(want.result); step != want.step {
+			t.Fatalf("step %d is %+v, want %+v", i+1, step, want.step)
+		}
+	}
+}

@@ -19,9 +19,11 @@ import (
 
 var long = flag.Bool("model.long", false, "let more happen in one history: ten minutes, several gigabytes")
 
-// TestMain lets garbage be collected seldom: collecting takes a fifth of the CPU time of an exploration.
+// TestMain lets garbage be collected seldom, as long as there is little: collecting takes a fifth of the CPU time of an
+// exploration, and the largest ones need gigabytes.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(4 << 30)
 	os.Exit(m.Run())
 }
 
