@@ -707,7 +707,7 @@ func TestACopyFromASourceThatDiesEnds(t *testing.T) {
 // Versions from Debian's suites, as source and as target.
 func TestACopyFromOtherVersions(t *testing.T) {
 	t.Parallel()
-	for _, suite := range []string{"bullseye", "trixie"} {
+	for _, suite := range []string{"bullseye", "trixie", "unstable"} {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
 			tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
@@ -788,6 +788,40 @@ func TestACopyReadsTheListsOfOldVersions(t *testing.T) {
 				t.Errorf("%+v %+v %v %v", one, two, err, err2)
 			}
 		})
+	}
+}
+
+// What was used last is asked for first, whatever the order of the list: it is warm when the rest is not.
+func TestACopyBringsTheMostRecentlyUsedFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Unix()
+	var list strings.Builder
+	const each = 5
+	for i := range each {
+		for name, age := range map[string]int64{"hour": 3600, "now": 1, "day": 24 * 3600} {
+			fmt.Fprintf(&list, "key=%s:%d exp=-1 la=%d cas=%d fetch=no cls=1 size=64\n", name, i, now-age, i+1)
+		}
+	}
+	list.WriteString("END\r\n")
+	var mu sync.Mutex
+	var asked []string
+	from := fakeSource(t, now, strconv.Itoa(3*each), "1000", func(request string) string {
+		if strings.HasPrefix(request, "lru_crawler") {
+			return list.String()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		key, _, _ := strings.Cut(strings.TrimPrefix(request, "mg "), ":")
+		asked = append(asked, key)
+		return "EN\r\n"
+	})
+	_, to := drainertest.Survivors(t, 1, roomy...)
+	mustCopy(t, copyArgs(t, "gomemcache", []string{from.Address()}, to))
+	mu.Lock()
+	defer mu.Unlock()
+	want := slices.Concat(slices.Repeat([]string{"now"}, each), slices.Repeat([]string{"hour"}, each), slices.Repeat([]string{"day"}, each))
+	if !slices.Equal(asked[:min(len(asked), len(want))], want) {
+		t.Errorf("asked for %v, want %v first", asked, want)
 	}
 }
 

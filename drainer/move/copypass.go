@@ -75,7 +75,10 @@ func (c *copying) pass(ctx context.Context) error {
 
 // read copies what was listed, band by band, and waits until the servers have answered.
 func (c *copying) read(ctx context.Context, bands []band, now ageClock, all bool) (err error) {
-	workers := min(c.e.readers(), len(c.sources))
+	workers := min(mostReaders, len(c.sources)) // even with one CPU: their answers take time
+	if c.e.Limit != (pace.Limit{}) {
+		workers = 1
+	}
 	spread := pace.New(c.e.Limit)
 	shares := make([]*share, workers)
 	for n := range shares {
