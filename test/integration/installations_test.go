@@ -66,6 +66,17 @@ func TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns(t *testing.T) {
 			// The first installation answers each time that the other one asks.
 			for range 4 {
 				before := w.memcached().Annotations[cachev1alpha1.AnnotationOtherOperator]
+				// The answer counts from when the other one has seen it.
+				w.eventually("the other one has seen the answer", func() error {
+					seen := &cachev1alpha1.Memcached{}
+					err := other.Reconciler.Get(w.Context(), w.key(name), seen)
+					if is := seen.Annotations[cachev1alpha1.AnnotationOtherOperator]; is != before || !strings.Contains(is, `"answered":true`) {
+						before = w.memcached().Annotations[cachev1alpha1.AnnotationOtherOperator]
+						return fmt.Errorf("it sees %s: %w", is, err)
+					}
+					_, err = other.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
+					return err
+				})
 				held.SetTime(held.Now().Add(10 * time.Minute))
 				w.eventually("the other one asks again, and is answered", func() error {
 					_, err := other.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
