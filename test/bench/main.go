@@ -46,7 +46,7 @@ func main() {
 	list := flag.Bool("list", false, "Print the rows' names and end.")
 	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each row; the table shows medians.")
 	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
-	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the drains and reads into this directory.")
+	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the drains, copies and reads into this directory.")
 	o.gib = harness.Numbers("gib", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.", 1.0)
 	o.millions = harness.Numbers("millions", "How many million items the rows \"scale\" and \"live scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.", 1, 3, 10)
 	timeout := flag.Duration("timeout", time.Hour, "Bound of the whole.")
@@ -66,6 +66,11 @@ func main() {
 	harness.Main("bench", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, *timeout)
 		defer cancel()
+		if o.profile != "" {
+			if err := os.MkdirAll(o.profile, 0o755); err != nil {
+				return err
+			}
+		}
 		return measure(ctx, &o)
 	})
 }
