@@ -23,7 +23,7 @@ var long = flag.Bool("model.long", false, "let more happen in one history: ten m
 // exploration, and the largest ones need gigabytes.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(4 << 30)
+	debug.SetMemoryLimit(8 << 30)
 	os.Exit(m.Run())
 }
 
