@@ -46,6 +46,9 @@ func (l *KeyMover) begin() {
 // sendsCopy records a copy.
 func (l *KeyMover) sendsCopy(m *keyMove) {
 	value := m.fetched.Value
+	if m.copied > 0 { // the item has changed meanwhile, and replaces its copy
+		l.copies[m.copied-1].key = nil
+	}
 	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: m.accessed})
 	m.copied = len(l.copies)
 }

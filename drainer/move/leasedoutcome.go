@@ -31,13 +31,18 @@ func (l *KeyMover) heard(m *keyMove, answer []byte) error {
 	case at.Action == ringchange.EraseIf && at.Place == ringchange.Old && result.Code != ringchange.Changed:
 		k.Outcome = keyPresent
 		if m.fetched.Value != nil { // it was copied, even if a client has deleted it at the old owner since then
-			k.Outcome, k.Bytes = keyMoved, int64(len(k.Key)+len(m.fetched.Value)-len("\r\n"))
+			m.moved()
 		}
 	}
 	if m.step = m.mover.Next(result); m.step.Action == ringchange.Done {
 		m.fetched.Value = nil
 	}
 	return nil
+}
+
+// moved records that the item is at its new owner.
+func (m *keyMove) moved() {
+	m.key.Outcome, m.key.Bytes = keyMoved, int64(len(m.key.Key)+len(m.fetched.Value)-len("\r\n"))
 }
 
 // fetch takes the item. An item that can't be moved counts as absent, so its lease is given back.
@@ -56,8 +61,11 @@ func (l *KeyMover) fetch(m *keyMove, result ringchange.Result, answer []byte) ri
 		m.fetched = fetched
 		return ringchange.Found
 	}
-	if k.Outcome = keyGone; m.request.Outdated(answer) {
+	switch k.Outcome = keyGone; {
+	case m.request.Outdated(answer):
 		k.Outcome = keyOutdated
+	case m.copied > 0: // it had changed after its copy, and is gone now
+		m.moved()
 	}
 	return ringchange.Absent
 }

@@ -134,7 +134,7 @@ func (e *explorer) hash(w *world) uint64 {
 	for i := range w.movers {
 		m := &w.movers[i]
 		flag(m.busy)
-		put(uint8(m.m.at), uint8(m.m.lease), uint8(m.m.item))
+		put(uint8(m.m.at), uint8(m.m.lease), uint8(m.m.item), uint8(m.m.copies))
 		putStep(&m.step)
 		putItem(&m.item)
 	}

@@ -6,9 +6,13 @@ type Mover struct {
 	at      stage
 	lease   uint64 // CAS of our placeholder, or of our copy
 	item    uint64 // CAS of the item at the old owner
+	copies  int    // how often the item was copied
 	// Moved means that the item is at its new owner.
 	Moved bool
 }
+
+// mostCopies bounds how often a mover copies an item that changes at its old owner again and again.
+const mostCopies = 4
 
 // NewMover returns a mover; its first step is Start's. without are rules that are not followed.
 func NewMover(without Rules) Mover { return Mover{without: without} }
@@ -55,24 +59,30 @@ func (m *Mover) Next(r Result) Step {
 			return done // a client has set the key
 		}
 		m.lease = r.CAS
+		m.copies++
 		return m.step(erasing, EraseIf, Old, m.item)
 	case erasing:
 		m.Moved = r.Code == Found
 		switch {
-		case r.Code == Changed && m.has(MoverLease):
-			// A late request has changed the item without the lease, so its client gets no answer. The copy
-			// stays: another mover may have seen it, and delete the item at the old owner for it.
-			return m.step(lookingOld, Look, Old, 0)
-		case r.Code == Changed || r.Code == Absent && !m.has(MoverLease):
+		case r.Code == Changed && m.has(MoverLease) && m.copies < mostCopies:
+			// A request that has lost its lease has changed the item. The copy stays until the item replaces it:
+			// another mover may have seen it, and delete the item at the old owner for it.
+			return m.step(holding, Fetch, Old, 0)
+		case !m.has(MoverLease) && (r.Code == Changed || r.Code == Absent):
+			m.copies = 0
 			return m.giveBack()
 		}
 	case looking: // another request has the key's lease
 		if r.Code == Found {
 			return m.step(lookingOld, Look, Old, 0)
 		}
-	case lookingOld: // the item at the old owner is outdated
+	case lookingOld: // the item at the old owner is outdated, if there is still one at the new owner
+		if m.item = r.CAS; r.Code == Found {
+			return m.step(confirming, Look, New, 0)
+		}
+	case confirming:
 		if r.Code == Found {
-			return m.step(outdating, EraseIf, Old, r.CAS)
+			return m.step(outdating, EraseIf, Old, m.item)
 		}
 	}
 	return done
@@ -80,7 +90,7 @@ func (m *Mover) Next(r Result) Step {
 
 // giveBack deletes the mover's own placeholder; without leases, its copy.
 func (m *Mover) giveBack() Step {
-	if m.lease == 0 || !m.has(MoverBack) {
+	if m.lease == 0 || m.copies > 0 || !m.has(MoverBack) {
 		return Step{Action: Done}
 	}
 	return m.step(releasing, EraseIf, New, m.lease)

@@ -1,6 +1,9 @@
 package ringchange
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // A step that an owner has refused is not carried out later, so its lease is not needed any more. A step
 // without an answer may be carried out later.
@@ -55,24 +58,58 @@ func TestARefusedRequestGivesItsLeaseBack(t *testing.T) {
 	}
 }
 
-// The item at the old owner was changed without the lease, by a late request. A mover that has looked at the new
-// owner may delete that item at any time, so the copy has to stay.
+// The item at the old owner was changed without the lease. A mover that has looked at the new owner may delete that item at
+// any time, so the copy has to stay, and what has changed replaces it.
 func TestAMoverKeepsItsCopyOfAnItemThatWasChangedLate(t *testing.T) {
-	m := NewMover(0)
-	step := m.Start()
-	for i, want := range []struct {
+	type then struct {
 		result Result
 		step   Step
-	}{
+	}
+	copied := []then{
 		{Result{Code: Leased, CAS: 7}, Step{Fetch, Old, 0}},
 		{Result{Code: Found, CAS: 3}, Step{Copy, New, 7}},
 		{Result{Code: Found, CAS: 8}, Step{EraseIf, Old, 3}},
-		{Result{Code: Changed}, Step{Look, Old, 0}},
-		{Result{Code: Found, CAS: 4}, Step{EraseIf, Old, 4}},
-		{Result{Code: Found}, Step{Action: Done}},
+		{Result{Code: Changed}, Step{Fetch, Old, 0}},
+	}
+	done := Step{Action: Done}
+	for name, rest := range map[string][]then{
+		"it is copied again":              {{Result{Code: Found, CAS: 4}, Step{Copy, New, 8}}, {Result{Code: Found, CAS: 9}, Step{EraseIf, Old, 4}}, {Result{Code: Found}, done}},
+		"it is gone":                      {{Result{Code: Absent}, done}},
+		"it is not read":                  {{Result{Code: Failed, Said: true}, done}},
+		"the copy is a client's item now": {{Result{Code: Found, CAS: 4}, Step{Copy, New, 8}}, {Result{Code: Changed}, done}},
+		"it changes again and again": {{Result{Code: Found, CAS: 4}, Step{Copy, New, 8}}, {Result{Code: Found, CAS: 9}, Step{EraseIf, Old, 4}}, {Result{Code: Changed}, Step{Fetch, Old, 0}},
+			{Result{Code: Found, CAS: 5}, Step{Copy, New, 9}}, {Result{Code: Found, CAS: 10}, Step{EraseIf, Old, 5}}, {Result{Code: Changed}, Step{Fetch, Old, 0}},
+			{Result{Code: Found, CAS: 6}, Step{Copy, New, 10}}, {Result{Code: Found, CAS: 11}, Step{EraseIf, Old, 6}}, {Result{Code: Changed}, done}},
 	} {
-		if step = m.Next(want.result); step != want.step {
-			t.Fatalf("step %d is %+v, want %+v", i+1, step, want.step)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := NewMover(0)
+			step := m.Start()
+			for i, want := range slices.Concat(copied, rest) {
+				if step = m.Next(want.result); step != want.step {
+					t.Fatalf("step %d is %+v, want %+v", i+1, step, want.step)
+				}
+			}
+		})
+	}
+}
+
+// What is at the old owner is outdated only while there is an item at the new one: a request that finds none there may
+// have changed the old one.
+func TestAMoverDeletesWhatIsOutdatedAfterASecondLook(t *testing.T) {
+	for name, test := range map[string]struct {
+		second Code
+		want   Step
+	}{"the item is there": {Found, Step{EraseIf, Old, 4}}, "it is gone": {Absent, Step{Action: Done}}, "a lease is there": {Leased, Step{Action: Done}}} {
+		t.Run(name, func(t *testing.T) {
+			m := NewMover(0)
+			m.Start()
+			var step Step
+			for _, r := range []Result{{Code: Refused}, {Code: Found, CAS: 8}, {Code: Found, CAS: 4}, {Code: test.second, CAS: 8}} {
+				step = m.Next(r)
+			}
+			if step != test.want {
+				t.Errorf("%+v, want %+v", step, test.want)
+			}
+		})
 	}
 }

@@ -132,7 +132,7 @@ func (j *job) done() {
 		j.loop.release(j.slot)
 		return
 	}
-	if j.Pulls() {
+	if j.Pulls() && !j.loop.table.Shared { // without leases, two moves of a key would take each other's copies back
 		j.loop.pull(j)
 	}
 	answer, why := j.Answer(j.loop.now, j.reconnected())
