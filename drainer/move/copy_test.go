@@ -216,6 +216,43 @@ func TestACopyKeepsNoOldValueForWantOfRoom(t *testing.T) {
 	}
 }
 
+// Large items that change in each pass take no more room than once.
+func TestACopyOfAsMuchAsFitsReplacesLargeItemsAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	const items, passes = 100, 8
+	from, to := memcachedtest.Start(t, "-m", "200"), memcachedtest.StartNewerSuite(t, "-m", "64")
+	small := drainertest.Objects(7, 1000) // of usual size
+	drainertest.Store(t, from.Address(), small)
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	c.AsMuchAsFits = true
+	all := large("item", items, 100_000)
+	drainertest.Store(t, from.Address(), all)
+	p := drainertest.Start(t, append(c.Args(), "--"+contract.FlagUntilStopped)...)
+	for pass := range passes {
+		value := bytes.Repeat([]byte{'a' + byte(pass)}, 100_000)
+		for key := range all {
+			all[key] = drainertest.Object{Value: value}
+		}
+		drainertest.Store(t, from.Address(), all)
+		conn := to.Dial()
+		wait.For(t, "the present values", func() error {
+			for key := range all {
+				v, err := conn.Get([]byte(key))
+				if err != nil {
+					return err
+				}
+				if v == nil || !bytes.Equal(v.Data, value) {
+					return fmt.Errorf("pass %d: %s is old or gone", pass, key)
+				}
+			}
+			return nil
+		})
+	}
+	p.Signal(syscall.SIGTERM)
+	p.Wait()
+}
+
 // A drainer has a deadline, and a source may take longer. Then the next one must not ask for everything again, or the copy
 // never ends.
 func TestACopyThatIsBegunAgainAsksForTheRestOnly(t *testing.T) {

@@ -47,6 +47,10 @@ func (c *copying) pass(ctx context.Context) error {
 		if err := c.begin(demand, listed); err != nil {
 			return err
 		}
+	} else if c.AsMuchAsFits {
+		if err := c.readRoom(ctx); err != nil {
+			return err
+		}
 	}
 	c.passes.begin(listed, c.e.done())
 	before, found := c.outcomes()
@@ -117,6 +121,24 @@ func (c *copying) begin(demand []int64, listed int64) error {
 	}
 	c.seen.Begin(listed)
 	c.e.beginPhase(contract.PhaseAdding)
+	return nil
+}
+
+// readRoom reads how much room the servers have now: what replaces a large copy counts as if it needed more.
+func (c *copying) readRoom(ctx context.Context) error {
+	for i := range c.targets {
+		t := &c.targets[i]
+		t.mu.Lock()
+		err := t.ask(ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+			l, err := conn.Limits()
+			c.room[i].Store(l.Room)
+			return err
+		})
+		t.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -88,7 +89,11 @@ func (o *State) stuck() []plan.Stuck {
 	var found []plan.Stuck
 	owner := OwnerOf(o.Cluster)
 	for i := range o.DrainerPods {
-		if pod := &o.DrainerPods[i]; pod.DeletionTimestamp != nil && !read.DrainerEnded(pod) {
+		pod := &o.DrainerPods[i]
+		if o.Cluster.Spec.InPods() && ring.IsWarm(identity.DutyOf(pod).Target) {
+			continue
+		}
+		if pod.DeletionTimestamp != nil && !read.DrainerEnded(pod) {
 			found = append(found, plan.Stuck{What: "drainer " + pod.Name + " does not end", Since: claims.DrainerEnds(pod, owner.Grace)})
 		}
 	}

@@ -134,3 +134,11 @@ func (v *view) lookAtMoves() {
 	}
 	v.moving = v.moving || v.begun
 }
+
+// losesCopies tells whether a restart loses items of claims that are copied, and are not copied again.
+func (v *view) losesCopies() bool { return v.Cluster.InPods && len(v.Warm.Record.Claims) > 0 }
+
+// rollsOut tells whether members are replaced one after the other, so that no Job that is not at work may hold that up.
+func (v *view) rollsOut() bool {
+	return v.Cluster.Moved && v.StatefulSet.Seen && len(v.StatefulSet.Outdated) > 0 && !(v.ListSize == 0 && v.Warm.holds() && v.losesCopies())
+}

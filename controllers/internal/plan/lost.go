@@ -65,12 +65,21 @@ func (v *view) lookForGone() {
 }
 
 // awayForLong is when the member has been away for lostAfter; zero if it is not away.
-func (v *view) awayForLong(ordinal int32) time.Time {
+func (v *view) awayForLong(ordinal int32) time.Time { return v.awayFor(ordinal, lostAfter) }
+
+// awayFor is when the member has been away for so long; zero if it is not away.
+func (v *view) awayFor(ordinal int32, long time.Duration) time.Time {
 	at := slices.IndexFunc(v.Away, func(a Away) bool { return a.Ordinal == ordinal })
 	if at < 0 || slices.Contains(v.Ready, ordinal) {
 		return time.Time{}
 	}
-	return v.Away[at].Since.Add(lostAfter)
+	return v.Away[at].Since.Add(long)
+}
+
+// isAway tells whether the member has been away for so long by itself: not for its eviction.
+func (v *view) isAway(ordinal int32, long time.Duration) bool {
+	since := v.awayFor(ordinal, long)
+	return !since.IsZero() && !since.After(v.Now) && !slices.Contains(v.Aside, ordinal)
 }
 
 // olderWaits tells whether the volume of an earlier member waits to be drained.

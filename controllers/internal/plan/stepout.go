@@ -103,16 +103,24 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 	if s.Out > 0 {
 		w.WakeAfter(v.Now, v.goneAt)
 		w.WakeAfter(v.Now, v.awayForLong(s.Out-1))
+		w.WakeAfter(v.Now, v.awayFor(s.Out-1, stuckFor))
 		w.WakeAfter(v.Now, v.stuckAt)
 		if until, ends := v.asideUntil(s.Out - 1); ends {
 			w.WakeAfter(v.Now, until)
 		}
-		return v.stepBack(s), w
+		s = v.stepBack(s)
+		s.Loses = v.Cluster.InPods && s.Partition < v.StatefulSet.Partition && v.higherOutdated(s.Member)
+		return s, w
 	}
 	s, w = v.stepNext(s, size)
 	letGo := len(v.StatefulSet.Outdated) > 0 && s.Partition < v.StatefulSet.Partition
 	s.Loses = v.Cluster.InPods && (s.State == RestartsInPlace || letGo)
 	return s, w
+}
+
+// higherOutdated tells whether a member with a higher ordinal doesn't have the present template.
+func (v *view) higherOutdated(member int32) bool {
+	return slices.ContainsFunc(v.StatefulSet.Outdated, func(i int32) bool { return i > member })
 }
 
 func stepTo(out int32) StepState {
@@ -128,28 +136,40 @@ func (v *view) stepBack(s Step) Step {
 	if c := v.drained(member); c != nil {
 		s.Node = c.Node
 	}
-	if long := v.awayForLong(member); !long.IsZero() && !long.After(v.Now) {
-		if s = v.stepOn(s, member); s.State == StepAside {
-			return s
-		}
+	s = v.stepOn(s, member)
+	switch {
+	case s.State == StepAside || !v.isAway(member, lostAfter):
+	case v.Cluster.InPods && v.higherOutdated(member) && s.Partition > member:
+		s.Why = "it has been away for a minute, and the members above it get the present template first: delete its pod, which then gets the one before; or set spec.rollout to Restart, by which these restart with their items"
+	default:
 		s.Why = "it has been away for a minute, and a change of size does not wait for it: delete its pod if its node is gone"
-		return s
 	}
-	return v.stepOn(s, member)
+	return s
+}
+
+// restartsWhileOut tells whether the member that is out gets the present template although it is not its turn: perhaps only
+// that brings it back. The partition lets the members above it restart as well, where they are. Without volumes that
+// takes a person's word, spec.rollout Restart.
+func (v *view) restartsWhileOut(member int32, moves bool) bool {
+	switch higher, inPods := v.higherOutdated(member), v.Cluster.InPods; {
+	case inPods && (moves || higher && v.Cluster.Moved):
+		return false
+	case !higher || !v.Cluster.Moved:
+		return v.stuck != "" || v.isAway(member, lostAfter)
+	}
+	return v.stuck != "" || v.isAway(member, stuckFor) && !slices.Contains(v.Empty, member) // its supervisor doesn't answer
 }
 
 func (v *view) stepOn(s Step, member int32) Step {
-	higher := slices.ContainsFunc(v.StatefulSet.Outdated, func(i int32) bool { return i > member })
+	higher := v.higherOutdated(member)
 	outdated := slices.Contains(v.StatefulSet.Outdated, member)
 	to := v.Record.Ring.Whole()
 	t := v.Table
 	returns := t != nil && t.State == contract.RingPrepare && t.Old == v.Record.Ring && t.New == to
 	s.Aside = !returns && (outdated || len(v.StatefulSet.Outdated) == 0) && !higher && v.aside(member) // a roll-out waits for no eviction
 	moves := v.misplaced || v.unmoved(member) || !returns && !t.Within(v.Record.Ring)
-	long := v.awayForLong(member)
-	away := !long.IsZero() && !long.After(v.Now)
-	if outdated && v.StatefulSet.Seen && (away || v.stuck != "") && (!v.Cluster.InPods || !moves) {
-		s.Partition = min(s.Partition, member) // perhaps only its next template brings the member back
+	if outdated && v.StatefulSet.Seen && v.restartsWhileOut(member, moves) {
+		s.Partition = min(s.Partition, member)
 	}
 	switch {
 	case moves:
@@ -341,7 +361,7 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "the client library hashes the members' addresses, which change"
 	case ring.Share(whole, whole.Without(ordinal)) > 0:
 		return "the client library looks for other members' keys elsewhere, too, without it"
-	case v.ListSize == 0 && v.Warm.holds() && v.warms == "" && !v.Cluster.InPods:
+	case v.ListSize == 0 && v.Warm.holds() && v.warms == "" && !v.losesCopies():
 		return "no client is told of the members before the cluster is warm"
 	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }), v.Cluster.InPods && !v.stepClaim(ordinal, func(*claims.Claim) bool { return true }):
 		return fmt.Sprintf("its %s is being deleted", v.holder())

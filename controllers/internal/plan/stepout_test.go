@@ -50,6 +50,18 @@ func gone1(since time.Duration) func(*Observed) {
 	return func(o *Observed) { o.Ready, o.Away = []int32{0, 2}, []Away{{1, now.Add(-since)}} }
 }
 
+// out1 lets member 1 be out, in place of member 2.
+func out1(o *Observed) {
+	o.Record.Ring.Out, o.Table.New.Out, o.Claims[1].Moved = 2, 2, o.Record.Serial
+	o.MemberPods = []action.PodRef{{Name: "cache-1", Ordinal: 1}}
+}
+
+func empty1(o *Observed) { o.Empty = []int32{1} }
+
+func aside1(o *Observed) { o.Aside = []int32{1} }
+
+func stuck(o *Observed) { o.Stuck = []Stuck{{"x", now.Add(-stuckFor)}} }
+
 // outOf3In lets member 2 be out, as in outOf3.
 func outOf3In(change func(*Observed)) func(*Observed) {
 	return func(o *Observed) {
@@ -130,10 +142,17 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		"its new pod can't start, and the template is another one": {outOf3(gone2(lostAfter)), StepEmpties, "away for a minute", 2},
 		"the same, for a moment":                                   {outOf3(gone2(time.Second)), StepEmpties, "", 3},
 		"the same, before its items are moved":                     {outOf3(gone2(lostAfter), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 2},
-		"the same, and a higher one has an earlier correction": {outOf3(gone1(lostAfter), func(o *Observed) {
-			o.Record.Ring.Out, o.Table.New.Out, o.Claims[1].Moved = 2, 2, o.Record.Serial
-			o.MemberPods = []action.PodRef{{Name: "cache-1", Ordinal: 1}}
-		}), StepEmpties, "away for a minute", 1},
+		"the same, and a higher one has an earlier correction":     {outOf3(gone1(stuckFor), out1), StepEmpties, "away for a minute", 1},
+		"the same, for a minute":                                   {outOf3(gone1(lostAfter), out1), StepEmpties, "away for a minute", 3},
+		"the same, and its supervisor answers":                     {outOf3(gone1(stuckFor), out1, empty1), StepWaits, "away for a minute", 3},
+		"the same, and it was to be evicted":                       {outOf3(gone1(stuckFor), out1, cordoned(1), aside1), StepEmpties, "", 3},
+		"the same, without volumes":                                {inPods3(outOf3In(gone1(stuckFor)), out1), StepEmpties, "delete its pod, which then gets the one before; or set spec.rollout to Restart", 3},
+		"the same, without volumes, by a person's word":            {inPods3(outOf3In(gone1(lostAfter)), out1, func(o *Observed) { o.Cluster.Moved = false }), StepEmpties, "away for a minute", 1},
+		"the same, without volumes, and a drainer doesn't end":     {inPods3(outOf3In(func(o *Observed) { o.Ready = []int32{0, 1, 2} }), out1, stuck), StepEmpties, "", 3},
+		"no client is told before it is warm, without volumes":     {cold().with(func(o *Observed) { o.Cluster.InPods = true }), RestartsInPlace, "before the cluster is warm", 2},
+		"the same, and claims are copied": {cold().with(func(o *Observed) {
+			o.Cluster.InPods, o.Warm.Record.Claims = true, []string{"a"}
+		}), StepDelayed, "the size changes first", 3},
 		"without volumes, it has no items":                {inPods3(outOf3In(gone2(lostAfter))), StepEmpties, "away for a minute", 2},
 		"without volumes, before its items are moved":     {inPods3(outOf3In(gone2(lostAfter)), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 3},
 		"its mover does not start":                        {outOf3(func(o *Observed) { o.Claims[2].Moved, o.Stuck = 0, []Stuck{{"x", now.Add(-stuckFor)}} }), StepsOut, "", 2},
@@ -352,11 +371,12 @@ func TestAMemberIsAsideOnlyWhileItIsOutForItsEviction(t *testing.T) {
 		scene *scene
 		ends  int
 	}{
-		"it waits for its eviction":     {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated = nil }, cordoned(2), aside), 0},
-		"a router is behind":            {outOf3(emptied, unacknowledged, cordoned(2), aside), 0},
-		"it is moved by another ring":   {outOf3(emptied, cordoned(2), aside, func(o *Observed) { o.Claims[2].Moved = 0 }), 1},
-		"clients call members directly": {outOf3(emptied, aside, func(o *Observed) { o.Cluster.Exclusive = false }), 1},
-		"no member is out":              {rested(aside, func(o *Observed) { o.MemberPods = []action.PodRef{{Name: "cache-2", Ordinal: 2}} }), 1},
+		"it waits for its eviction":                         {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated = nil }, cordoned(2), aside), 0},
+		"a router is behind":                                {outOf3(emptied, unacknowledged, cordoned(2), aside), 0},
+		"its node takes pods again, and a router is behind": {outOf3(emptied, unacknowledged, aside), 1},
+		"it is moved by another ring":                       {outOf3(emptied, cordoned(2), aside, func(o *Observed) { o.Claims[2].Moved = 0 }), 1},
+		"clients call members directly":                     {outOf3(emptied, aside, func(o *Observed) { o.Cluster.Exclusive = false }), 1},
+		"no member is out":                                  {rested(aside, func(o *Observed) { o.MemberPods = []action.PodRef{{Name: "cache-2", Ordinal: 2}} }), 1},
 	} {
 		p := Next(&test.scene.o)
 		if ends := actions[action.EndAside](p); len(ends) != test.ends {

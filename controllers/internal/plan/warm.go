@@ -133,12 +133,16 @@ func (v *view) fill(from *Warm, s WarmState, size *Size, w *claims.Work) WarmSta
 	}
 	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
 	s.Job = v.endWarms(target, "what is copied, or the ring, has changed", w)
+	idle := s.Job != nil && s.Job.State == claims.JobActive && !v.copies(s.Job)
 	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
 	case s.Job == nil:
 		s = v.beginWarm(from, s, target, size, w)
-	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
+	case sizeChanges && idle:
 		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
 		return s.is(WarmWaits, claims.InTurn, "the size changes first")
+	case v.rollsOut() && idle:
+		w.DeleteJob(s.Job, "members are replaced, and its drainer is not at work")
+		return s.is(WarmWaits, claims.InTurn, "members are replaced first")
 	}
 	if s.Job != nil {
 		s = v.followWarm(from, s, w)
@@ -214,6 +218,8 @@ func (v *view) beginWarm(from *Warm, s WarmState, target string, size *Size, w *
 		return s.is(WarmWaits, claims.InTurn, "an earlier Job is being deleted")
 	case size.Replicas != v.Record.Ring.Size || v.Cluster.Size != size.Replicas:
 		return s.is(WarmWaits, claims.InTurn, "the size changes first")
+	case v.rollsOut():
+		return s.is(WarmWaits, claims.InTurn, "members are replaced first")
 	case from.NotThere != "":
 		w.WakeAt(v.Now.Add(looksAgain))
 		return s.is(WarmWaits, cachev1alpha1.ReasonSourceNotThere, from.NotThere)

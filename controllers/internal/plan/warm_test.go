@@ -61,6 +61,11 @@ func failedFor(reason string, code int) func(*claims.Job) {
 	}
 }
 
+// rolls lets members get another template, one after the other.
+func rolls(o *Observed) {
+	o.Cluster.Moved, o.StatefulSet.Seen, o.StatefulSet.Outdated = true, true, []int32{0, 1}
+}
+
 func warmed(w *Warm) {
 	w.Record = action.WarmRecord{Source: "source", Result: action.WarmCopied, Jobs: 1}
 }
@@ -116,15 +121,19 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"it was removed from the spec": {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
 		"its pods can't start, and would be made in another way now": {at(3).warmFrom().warmJob(func(j *claims.Job) { j.Unstarted, j.Outdated = true, true }),
 			[]string{"delete Job warm: no pod of it has run"}, WarmWaits, "starts anew"},
-		"another source":                          {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
-		"the size changes while it copies":        {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
-		"the size changes while it can't copy":    {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
-		"the size changes before it begins":       {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
-		"it was copied":                           {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"it was copied, and a member is to leave": {at(3).warmFrom().warmJob(copied).wanted(2), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"its last claims are gone":                {at(3).warmFrom(claimsLeft(), func(w *Warm) { w.Record.Claims = []string{ClaimHash("uid-a")} }), []string{"record the warming by ring : Warm"}, WarmEnded, ""},
-		"it is warm":                              {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
-		"a word that comes too late":              {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
+		"another source":                                {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
+		"the size changes while it copies":              {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
+		"the size changes while it can't copy":          {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
+		"the size changes before it begins":             {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
+		"members are replaced while it copies":          {at(3).warmFrom().warmJob().copies().with(rolls), nil, WarmRuns, ""},
+		"members are replaced while it can't copy":      {at(3).warmFrom().warmJob().with(rolls), []string{"delete Job warm: members are replaced"}, WarmWaits, "members are replaced first"},
+		"members are replaced before it begins":         {at(3).warmFrom().with(rolls), nil, WarmWaits, "members are replaced first"},
+		"without volumes, what is copied would be lost": {at(3).warmFrom(func(w *Warm) { w.HoldsList, w.Record.Claims = true, []string{"a"} }).with(rolls).with(func(o *Observed) { o.Cluster.InPods, o.ListSize = true, 0 }), []string{create}, WarmRuns, ""},
+		"it was copied":                                 {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"it was copied, and a member is to leave":       {at(3).warmFrom().warmJob(copied).wanted(2), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"its last claims are gone":                      {at(3).warmFrom(claimsLeft(), func(w *Warm) { w.Record.Claims = []string{ClaimHash("uid-a")} }), []string{"record the warming by ring : Warm"}, WarmEnded, ""},
+		"it is warm":                                    {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
+		"a word that comes too late":                    {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
 		"no other copy, of one that was given up": {at(3).warmFrom(func(w *Warm) {
 			w.Holder.MoveRequest, w.Asked, w.Record = claims.Skip, "skip", action.WarmRecord{Source: "source", Result: action.WarmGivenUp, Why: "SourceNotThere"}
 		}), []string{"clear the request"}, WarmEnded, ""},

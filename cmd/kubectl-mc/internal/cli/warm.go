@@ -33,8 +33,8 @@ func (w *word) sayWarm(ctx context.Context, m *cachev1alpha1.Memcached, said, do
 	switch warm := m.Status.Warm; {
 	case m.Spec.WarmFrom == nil:
 		return fmt.Errorf("%s has no spec.warmFrom: there is nothing to copy", nameOf(m))
-	case said == cachev1alpha1.WarmAgain && m.Annotations[cachev1alpha1.AnnotationWarm] == said && warm != nil && warm.Phase == cachev1alpha1.WarmCopying:
-		return fmt.Errorf("%s is being copied, and another copy was asked for already, which may have begun: wait until its status is not Copying, then say it again", nameOf(m))
+	case said == cachev1alpha1.WarmAgain && m.Annotations[cachev1alpha1.AnnotationWarm] == said:
+		return fmt.Errorf("another copy of %s was asked for already, and may have begun: wait until its annotation %s is gone, then say it again", nameOf(m), cachev1alpha1.AnnotationWarm)
 	case said == cachev1alpha1.WarmAgain || warm == nil:
 	case warm.Phase == cachev1alpha1.WarmDone || warm.Phase == cachev1alpha1.WarmSkipped || warm.Phase == cachev1alpha1.WarmOnMiss || warm.Phase == cachev1alpha1.WarmGivenUp:
 		return fmt.Errorf("the warming of %s has ended (%s): kubectl mc warm %s copies again", nameOf(m), warm.Phase, m.Name)
