@@ -82,8 +82,9 @@ type keyMove struct {
 	fetched ringchange.Fetched
 	// accessed is when the item was last used, in Unix seconds.
 	accessed int64
-	// copied is the index of the key's copy among the lane's, counted from 1; 0 if there is none.
-	copied int
+	// copied is the index of the key's copy among the lane's, counted from 1; 0 if there is none. copiedBefore is that of
+	// the copy that this one replaces.
+	copied, copiedBefore int
 }
 
 // Move moves keys. After an *ownerError their outcomes are unknown: the same keys can be moved again, over other

@@ -257,7 +257,50 @@ func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 	}
 }
 
-// The same holds if the answers to the copies are lost, and the flush comes before the next attempt.
+// A request that has lost its lease may change an item that was copied: what it has changed replaces the copy. If that is
+// gone by then, the copy stays.
+func TestAnItemThatChangesAfterItsCopyIsCopiedAgain(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"it changes": "late", "it changes and goes": "old"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
+			raw := old.Raw()
+			raw.Must("STORED", "set key0 0 0 3", []byte("old"))
+			fetches := 0
+			var late sync.Once
+			from := memcachedtest.Between(t, old.Address(), func(sent []byte) bool {
+				switch {
+				case bytes.Contains(sent, []byte("md key0")):
+					late.Do(func() { raw.Must("STORED", "set key0 0 0 4", []byte("late")) })
+				case bytes.Contains(sent, []byte("mg key0")):
+					if fetches++; fetches == 2 && want == "old" {
+						raw.Must("DELETED", "delete key0", nil)
+					}
+				}
+				return true
+			})
+			var moved []LeasedKey
+			p := leasedPass{From: from, To: []string{owner.Address()}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
+				Waiting: func(int, string) {}, Moved: func(_ context.Context, _ int, keys []LeasedKey) error { moved = append(moved, keys...); return nil }}
+			if err := p.Move(t.Context(), func(yield func(misplacedKey, error) bool) { yield(misplacedKey{Key: []byte("key0"), Size: 50}, nil) }); err != nil {
+				t.Fatal(err)
+			}
+			v, err := owner.Dial().Get([]byte("key0"))
+			if err != nil || v == nil || string(v.Data) != want {
+				t.Errorf("the new owner has %+v, %v; want %q", v, err, want)
+			}
+			if left, err := old.Dial().Get([]byte("key0")); err != nil || left != nil {
+				t.Errorf("the old owner has %+v, %v", left, err)
+			}
+			if len(moved) != 1 || moved[0].Outcome != keyMoved || moved[0].Bytes == 0 {
+				t.Errorf("%+v", moved)
+			}
+		})
+	}
+}
+
+// A flush is also obeyed if the answers to the copies are lost, and the flush comes before the next attempt.
 func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)

@@ -46,11 +46,8 @@ func (l *KeyMover) begin() {
 // sendsCopy records a copy.
 func (l *KeyMover) sendsCopy(m *keyMove) {
 	value := m.fetched.Value
-	if m.copied > 0 { // the item has changed meanwhile, and replaces its copy
-		l.copies[m.copied-1].key = nil
-	}
 	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: m.accessed})
-	m.copied = len(l.copies)
+	m.copiedBefore, m.copied = m.copied, len(l.copies)
 }
 
 // heardCopy records the outcome of a copy.
@@ -58,6 +55,9 @@ func (l *KeyMover) heardCopy(m *keyMove, result ringchange.Result) {
 	c := &l.copies[m.copied-1]
 	if c.value = nil; result.Code == ringchange.Found {
 		c.cas = result.CAS
+		if m.copiedBefore > 0 { // the item has changed meanwhile, and has replaced its copy
+			l.copies[m.copiedBefore-1].key = nil
+		}
 	} else {
 		c.key = nil
 	}

@@ -135,8 +135,11 @@ func (v *view) lookAtMoves() {
 	v.moving = v.moving || v.begun
 }
 
-// losesCopies tells whether a restart loses items of claims that are copied, and are not copied again.
-func (v *view) losesCopies() bool { return v.Cluster.InPods && len(v.Warm.Record.Claims) > 0 }
+// losesCopies tells whether a restart loses items of claims that are copied, and are not copied again. If a member is not
+// ready, none is copied before it is, and perhaps only its next template helps.
+func (v *view) losesCopies() bool {
+	return v.Cluster.InPods && len(v.Warm.Record.Claims) > 0 && v.allReady()
+}
 
 // rollsOut tells whether members are replaced one after the other, so that no Job that is not at work may hold that up.
 func (v *view) rollsOut() bool {

@@ -139,8 +139,8 @@ func (v *view) stepBack(s Step) Step {
 	s = v.stepOn(s, member)
 	switch {
 	case s.State == StepAside || !v.isAway(member, lostAfter):
-	case v.Cluster.InPods && v.higherOutdated(member) && s.Partition > member:
-		s.Why = "it has been away for a minute, and the members above it get the present template first: delete its pod, which then gets the one before; or set spec.rollout to Restart, by which these restart with their items"
+	case v.higherOutdated(member) && s.Partition > member && (v.Cluster.InPods || slices.Contains(v.Empty, member)):
+		s.Why = "it has been away for a minute, and the members above it get the present template first: delete its pod, which then gets that of the last roll-out that has ended; or set spec.rollout to Restart, by which these restart with their items"
 	default:
 		s.Why = "it has been away for a minute, and a change of size does not wait for it: delete its pod if its node is gone"
 	}
@@ -310,6 +310,8 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 		return "the size changes first", "", wake
 	case size.SizeBlocked == BlockedByShortage && !v.Cluster.InPods:
 		return "", "the others have too little memory, as for the size that is wanted", wake
+	case v.moving && v.movesNow != "":
+		return "items are moved first, by " + v.movesNow, "", wake
 	case v.moving:
 		return "items are moved first", "", wake
 	case v.drains || v.returns != "" || slices.ContainsFunc(v.members, v.drainComes):

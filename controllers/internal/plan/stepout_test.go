@@ -144,15 +144,21 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		"the same, before its items are moved":                     {outOf3(gone2(lostAfter), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 2},
 		"the same, and a higher one has an earlier correction":     {outOf3(gone1(stuckFor), out1), StepEmpties, "away for a minute", 1},
 		"the same, for a minute":                                   {outOf3(gone1(lostAfter), out1), StepEmpties, "away for a minute", 3},
-		"the same, and its supervisor answers":                     {outOf3(gone1(stuckFor), out1, empty1), StepWaits, "away for a minute", 3},
+		"the same, and its supervisor answers":                     {outOf3(gone1(stuckFor), out1, empty1), StepWaits, "away for a minute, and the members above it", 3},
 		"the same, and it was to be evicted":                       {outOf3(gone1(stuckFor), out1, cordoned(1), aside1), StepEmpties, "", 3},
-		"the same, without volumes":                                {inPods3(outOf3In(gone1(stuckFor)), out1), StepEmpties, "delete its pod, which then gets the one before; or set spec.rollout to Restart", 3},
+		"the same, without volumes":                                {inPods3(outOf3In(gone1(stuckFor)), out1), StepEmpties, "delete its pod, which then gets that of the last roll-out that has ended; or set spec.rollout to Restart", 3},
 		"the same, without volumes, by a person's word":            {inPods3(outOf3In(gone1(lostAfter)), out1, func(o *Observed) { o.Cluster.Moved = false }), StepEmpties, "away for a minute", 1},
 		"the same, without volumes, and a drainer doesn't end":     {inPods3(outOf3In(func(o *Observed) { o.Ready = []int32{0, 1, 2} }), out1, stuck), StepEmpties, "", 3},
 		"no client is told before it is warm, without volumes":     {cold().with(func(o *Observed) { o.Cluster.InPods = true }), RestartsInPlace, "before the cluster is warm", 2},
 		"the same, and claims are copied": {cold().with(func(o *Observed) {
 			o.Cluster.InPods, o.Warm.Record.Claims = true, []string{"a"}
 		}), StepDelayed, "the size changes first", 3},
+		"the same, and a member can't start": {cold().with(func(o *Observed) {
+			o.Cluster.InPods, o.Warm.Record.Claims, o.Ready = true, []string{"a"}, []int32{1, 2}
+		}), RestartsInPlace, "before the cluster is warm", 2},
+		"a copy's pod does not end": {inPods3(func(o *Observed) {
+			o.Drainers = []claims.Drainer{{Pod: "cache-warm-x", ClaimUID: "uid-cache", Target: ring.WarmTarget("made", 0, o.Record)}}
+		}), StepDelayed, "items are moved first, by drainer cache-warm-x", 3},
 		"without volumes, it has no items":                {inPods3(outOf3In(gone2(lostAfter))), StepEmpties, "away for a minute", 2},
 		"without volumes, before its items are moved":     {inPods3(outOf3In(gone2(lostAfter)), func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "away for a minute", 3},
 		"its mover does not start":                        {outOf3(func(o *Observed) { o.Claims[2].Moved, o.Stuck = 0, []Stuck{{"x", now.Add(-stuckFor)}} }), StepsOut, "", 2},

@@ -135,7 +135,8 @@ func (d *decisions) route() (w claims.Work) {
 // tellStep tells the supervisor of the member that is out to start its memcached empty, and whether to be ready then.
 func (d *decisions) tellStep() (w claims.Work) {
 	out := d.State == StepEmpties || d.State == StepAside || d.State == StepWaits
-	if out && d.Record == d.From { // another ring may have items moved first
+	told := out && d.Record == d.From // another ring may have items moved first
+	if told {
 		for _, pod := range d.next.MemberPods {
 			if pod.Ordinal == d.Member {
 				w.Do(action.StartEmpty{Pod: pod, Serial: d.From.Serial, Aside: d.Aside})
@@ -145,7 +146,7 @@ func (d *decisions) tellStep() (w claims.Work) {
 	for _, pod := range d.next.MemberPods { // the ring, or the spec, may have changed while a member was aside
 		// Routers that are not known to have followed, as after a restart of the operator, change nothing.
 		waits := d.Record == d.From && d.next.Record.Ring.IsOut(pod.Ordinal) && d.next.aside(pod.Ordinal) && !d.next.misplaced && !d.next.unmoved(pod.Ordinal)
-		if slices.Contains(d.next.Aside, pod.Ordinal) && !waits {
+		if slices.Contains(d.next.Aside, pod.Ordinal) && !waits && !(told && pod.Ordinal == d.Member) {
 			w.Do(action.EndAside{Pod: pod})
 		}
 	}
