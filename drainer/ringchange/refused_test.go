@@ -83,9 +83,9 @@ func TestAMoverKeepsItsCopyOfAnItemThatWasChangedLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := NewMover(0)
-			step := m.Start()
+			m.Start()
 			for i, want := range slices.Concat(copied, rest) {
-				if step = m.Next(want.result); step != want.step {
+				if step := m.Next(want.result); step != want.step {
 					t.Fatalf("step %d is %+v, want %+v", i+1, step, want.step)
 				}
 			}

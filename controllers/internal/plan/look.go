@@ -143,5 +143,6 @@ func (v *view) losesCopies() bool {
 
 // rollsOut tells whether members are replaced one after the other, so that no Job that is not at work may hold that up.
 func (v *view) rollsOut() bool {
-	return v.Cluster.Moved && v.StatefulSet.Seen && len(v.StatefulSet.Outdated) > 0 && !(v.ListSize == 0 && v.Warm.holds() && v.losesCopies())
+	waits := v.ListSize == 0 && v.Warm.holds() && v.losesCopies()
+	return v.Cluster.Moved && v.StatefulSet.Seen && len(v.StatefulSet.Outdated) > 0 && !waits
 }

@@ -146,7 +146,7 @@ func (d *decisions) tellStep() (w claims.Work) {
 	for _, pod := range d.next.MemberPods { // the ring, or the spec, may have changed while a member was aside
 		// Routers that are not known to have followed, as after a restart of the operator, change nothing.
 		waits := d.Record == d.From && d.next.Record.Ring.IsOut(pod.Ordinal) && d.next.aside(pod.Ordinal) && !d.next.misplaced && !d.next.unmoved(pod.Ordinal)
-		if slices.Contains(d.next.Aside, pod.Ordinal) && !waits && !(told && pod.Ordinal == d.Member) {
+		if slices.Contains(d.next.Aside, pod.Ordinal) && !waits && (!told || pod.Ordinal != d.Member) {
 			w.Do(action.EndAside{Pod: pod})
 		}
 	}
