@@ -227,7 +227,7 @@ func TestThePlanOfRealItemsIsWithinATwentieth(t *testing.T) {
 	three, two := owner(3), owner(2)
 	var keys [3][]string
 	var leave [2][]string
-	for i := range 20_000 {
+	for i := range 60_000 { // a twentieth of a flow is five standard deviations
 		key := fmt.Sprintf("user:%x:profile", i*2654435761)
 		at := three.Owner([]byte(key))
 		if keys[at] = append(keys[at], key); at == 2 {
