@@ -69,7 +69,6 @@ func (m *Mover) Next(r Result) Step {
 			// another mover may have seen it, and delete the item at the old owner for it.
 			return m.step(holding, Fetch, Old, 0)
 		case !m.has(MoverLease) && (r.Code == Changed || r.Code == Absent):
-			m.copies = 0
 			return m.giveBack()
 		}
 	case looking: // another request has the key's lease
@@ -88,9 +87,9 @@ func (m *Mover) Next(r Result) Step {
 	return done
 }
 
-// giveBack deletes the mover's own placeholder; without leases, its copy.
+// giveBack deletes the mover's own placeholder; without leases, its copy. With a lease, a copy stays.
 func (m *Mover) giveBack() Step {
-	if m.lease == 0 || m.copies > 0 || !m.has(MoverBack) {
+	if m.lease == 0 || m.copies > 0 && m.has(MoverLease) || !m.has(MoverBack) {
 		return Step{Action: Done}
 	}
 	return m.step(releasing, EraseIf, New, m.lease)

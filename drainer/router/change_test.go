@@ -270,6 +270,22 @@ func (a *app) sweep(applications int) {
 	}
 }
 
+// Without leases a router moves no key: it and the Job would take each other's copies back.
+func TestARouterMovesNoKeyThatDirectClientsUse(t *testing.T) {
+	t.Parallel()
+	all := members(t, 2)
+	r := start(t, router.Config{}, all[0])
+	c := dial(t, r.address)
+	c.want("set key 0 0 1\r\nv\r\n", "STORED\r\n")
+	enter(t, r, c, &router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1]), Shared: true})
+	for range 50 { // a move is four steps, beside which the next reads go on
+		c.want("get key\r\n", "VALUE key 0 1\r\nv\r\nEND\r\n")
+	}
+	if before, after := all[0].Items(t), all[1].Items(t); before != 1 || after != 0 {
+		t.Errorf("%d items at the old owner, %d at the new", before, after)
+	}
+}
+
 // A key in base64 stands for the decoded bytes, also when its lease is taken.
 func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -63,6 +65,32 @@ func TestAMoverHasFoundNothingWhenItSaysSo(t *testing.T) {
 		got := drainers([]corev1.Pod{pod}, map[types.UID]contract.Progress{"uid": {Phase: contract.PhaseSettling, NothingLeft: nothing}}, time.Unix(5000, 0))
 		if len(got) != 1 || got[0].Settles != nothing {
 			t.Errorf("nothing is left: %t: %+v", nothing, got)
+		}
+	}
+}
+
+// A copy's pod that does not end is no reason for a roll-out to lose the items of members without volumes.
+func TestACopyThatDoesNotEndLosesNoItems(t *testing.T) {
+	now := time.Unix(50_000, 0)
+	told := metav1.NewTime(now.Add(-time.Hour))
+	warm := ring.WarmTarget("made", 0, ring.Record{})
+	for what, test := range map[string]struct {
+		target string
+		mode   cachev1alpha1.StorageMode
+		stuck  int
+	}{
+		"a copy, with volumes":    {warm, "", 1},
+		"a copy, without volumes": {warm, cachev1alpha1.StorageMemory, 0},
+		"a move, without volumes": {"1-x", cachev1alpha1.StorageMemory, 1},
+	} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "drainer", DeletionTimestamp: &told, Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove},
+			Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: test.target},
+		}}
+		o := &State{Now: now, Cluster: apitest.MakeMemcached("cache").Storage("1Gi").Obj(), Objects: Objects{DrainerPods: []corev1.Pod{pod}}}
+		o.Cluster.Spec.Storage.Mode = test.mode
+		if stuck := o.stuck(); len(stuck) != test.stuck {
+			t.Errorf("%s: %v", what, stuck)
 		}
 	}
 }

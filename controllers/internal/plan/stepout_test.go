@@ -301,12 +301,14 @@ func TestThePlanSaysWhatIsLost(t *testing.T) {
 		scene *scene
 		loses bool
 	}{
-		"members step out":               {inPods3(), false},
-		"a member is away":               {inPods3(func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-time.Hour)}} }), true},
-		"rollout becomes Restart midway": {inPods3(restart), true},
-		"the same, and all are replaced": {inPods3(restart, func(o *Observed) { o.StatefulSet.Outdated = nil }), false},
-		"the same, with volumes":         {replacing3().with(restart), false},
-		"rollout was Restart before":     {inPods3(restart, func(o *Observed) { o.StatefulSet.Partition = 0 }), false},
+		"members step out":                             {inPods3(), false},
+		"a member is away":                             {inPods3(func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-time.Hour)}} }), true},
+		"rollout becomes Restart midway":               {inPods3(restart), true},
+		"the same, and all are replaced":               {inPods3(restart, func(o *Observed) { o.StatefulSet.Outdated = nil }), false},
+		"the same, with volumes":                       {replacing3().with(restart), false},
+		"a member is out, and rollout becomes Restart": {inPods3(outOf3In(gone1(lostAfter)), out1, restart), true},
+		"a member is out and can't start":              {inPods3(outOf3In(gone2(lostAfter))), false},
+		"rollout was Restart before":                   {inPods3(restart, func(o *Observed) { o.StatefulSet.Partition = 0 }), false},
 	} {
 		p := Next(&test.scene.o)
 		if a := actions[action.ApplyStatefulSet](p); len(a) != 1 || a[0].Loses != test.loses {
@@ -379,6 +381,7 @@ func TestAMemberIsAsideOnlyWhileItIsOutForItsEviction(t *testing.T) {
 	}{
 		"it waits for its eviction":                         {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated = nil }, cordoned(2), aside), 0},
 		"a router is behind":                                {outOf3(emptied, unacknowledged, cordoned(2), aside), 0},
+		"its node takes pods again, which StartEmpty says":  {outOf3(emptied, aside, func(o *Observed) { o.StatefulSet.Outdated = nil }), 0},
 		"its node takes pods again, and a router is behind": {outOf3(emptied, unacknowledged, aside), 1},
 		"it is moved by another ring":                       {outOf3(emptied, cordoned(2), aside, func(o *Observed) { o.Claims[2].Moved = 0 }), 1},
 		"clients call members directly":                     {outOf3(emptied, aside, func(o *Observed) { o.Cluster.Exclusive = false }), 1},

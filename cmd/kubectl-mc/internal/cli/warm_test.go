@@ -21,15 +21,22 @@ func TestAWordAboutAWarmingIsOnItsMemcached(t *testing.T) {
 		from       bool
 		phase      cachev1alpha1.WarmPhase
 		said, want string
+		// before is the annotation, and refused means that nothing is written.
+		before  string
+		refused bool
 	}{
-		"nothing to copy":     {false, "", cachev1alpha1.WarmAgain, ""},
-		"again":               {true, cachev1alpha1.WarmDone, cachev1alpha1.WarmAgain, "again"},
-		"skip":                {true, cachev1alpha1.WarmCopying, cachev1alpha1.WarmSkip, "skip"},
-		"retry":               {true, cachev1alpha1.WarmFailed, cachev1alpha1.WarmRetry, "retry"},
-		"skip what has ended": {true, cachev1alpha1.WarmDone, cachev1alpha1.WarmSkip, ""},
+		"nothing to copy":                     {said: cachev1alpha1.WarmAgain, refused: true},
+		"again":                               {from: true, phase: cachev1alpha1.WarmDone, said: cachev1alpha1.WarmAgain, want: "again"},
+		"again, before the first is answered": {from: true, phase: cachev1alpha1.WarmStarting, said: cachev1alpha1.WarmAgain, before: "again", want: "again", refused: true},
+		"skip":                                {from: true, phase: cachev1alpha1.WarmCopying, said: cachev1alpha1.WarmSkip, want: "skip"},
+		"retry":                               {from: true, phase: cachev1alpha1.WarmFailed, said: cachev1alpha1.WarmRetry, want: "retry"},
+		"skip what has ended":                 {from: true, phase: cachev1alpha1.WarmDone, said: cachev1alpha1.WarmSkip, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "shop"}}
+			if test.before != "" {
+				m.Annotations = map[string]string{cachev1alpha1.AnnotationWarm: test.before}
+			}
 			if test.from {
 				m.Spec.WarmFrom, m.Status.Warm = &cachev1alpha1.WarmSource{Memcached: "old"}, &cachev1alpha1.WarmStatus{Phase: test.phase}
 			}
@@ -46,7 +53,7 @@ func TestAWordAboutAWarmingIsOnItsMemcached(t *testing.T) {
 				err = w.sayWarm(t.Context(), m, test.said, "is filled")
 			}
 			now, _ := s.Memcached(t.Context(), "cache")
-			if got := now.Annotations[cachev1alpha1.AnnotationWarm]; got != test.want || (err == nil) != (test.want != "") {
+			if got := now.Annotations[cachev1alpha1.AnnotationWarm]; got != test.want || (err != nil) != test.refused {
 				t.Errorf("the Memcached says %q, want %q: %v; %s", got, test.want, err, &out)
 			}
 		})
