@@ -140,7 +140,7 @@ func (v *view) stepBack(s Step) Step {
 	switch {
 	case s.State == StepAside || !v.isAway(member, lostAfter):
 	case v.higherOutdated(member) && s.Partition > member && (v.Cluster.InPods || slices.Contains(v.Empty, member)):
-		s.Why = "it has been away for a minute, and the members above it get the present template first: delete its pod, which then gets that of the last roll-out that has ended; or set spec.rollout to Restart, by which these restart with their items"
+		s.Why = "it has been away for a minute, and the members above it get the present template first: delete its pod, which then gets that of the last roll-out that has ended; or set spec.rollout to Restart, by which these restart where they are, and lose their items if they have no volumes"
 	default:
 		s.Why = "it has been away for a minute, and a change of size does not wait for it: delete its pod if its node is gone"
 	}
