@@ -71,10 +71,7 @@ func TestMetricsCountWhatWasAsked(t *testing.T) {
 	c := dial(t, r.address)
 	requests := "set a 0 0 5\r\nhello\r\nget a b\r\nget a\r\nadd a 0 0 1\r\nx\r\nincr a 1\r\n"
 	answers := len(c.ask(requests))
-	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Prepare, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
-		t.Fatal(err)
-	}
-	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+	enter(t, r, &router.Table{Number: 1, State: ringchange.Prepare, Old: ring(t, all[0]), New: ring(t, all[1])})
 	c.want("get a\r\nget b\r\n", "VALUE a 0 5\r\nhello\r\nEND\r\nEND\r\n")
 	member := func(i int) string { return fmt.Sprintf("member=%q", all[i].Address()) }
 	wants := []string{

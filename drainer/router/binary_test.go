@@ -15,7 +15,6 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/test/tier"
-	"example.com/memcached-operator/test/wait"
 )
 
 // The opcodes of the binary protocol.
@@ -392,16 +391,7 @@ func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 				sameBinaryAtRandom(b, random, 50, changeablePacket)
 			}
 			table := &router.Table{Number: 1, State: state, Old: ring(t, all[1]), New: ring(t, all[2])}
-			if err := r.Apply(table); err != nil {
-				t.Fatal(err)
-			}
-			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
-			wait.For(t, "the new member", func() error {
-				if got := b.r.one(packet{opcode: opDelete, key: "nothing"}); got.status != 1 {
-					return fmt.Errorf("%v", got)
-				}
-				return nil
-			})
+			enter(t, r, table)
 			b.same("cas", stored(opSet, "swapped", "1", 0, 0, 0))
 			b.same("cas", stored(opSet, "swapped", "2", 0, 0, 1), packet{opcode: opDelete, key: "swapped", cas: 99999999})
 			b.same("cas", packet{opcode: opDelete, key: "swapped", cas: 1})

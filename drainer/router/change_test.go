@@ -277,7 +277,7 @@ func TestARouterMovesNoKeyThatDirectClientsUse(t *testing.T) {
 	r := start(t, router.Config{}, all[0])
 	c := dial(t, r.address)
 	c.want("set key 0 0 1\r\nv\r\n", "STORED\r\n")
-	enter(t, r, c, &router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1]), Shared: true})
+	enter(t, r, &router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1]), Shared: true})
 	for range 50 { // a move is four steps, beside which the next reads go on
 		c.want("get key\r\n", "VALUE key 0 1\r\nv\r\nEND\r\n")
 	}
@@ -293,16 +293,7 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	r := start(t, router.Config{}, all[0])
 	c := dial(t, r.address)
 	c.want("ms AAEC 2 b\r\nv1\r\n", "HD\r\n")
-	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
-		t.Fatal(err)
-	}
-	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
-	wait.For(t, "the new member", func() error {
-		if got := c.ask("mg nothing v\r\n"); got != "EN\r\n" {
-			return fmt.Errorf("%q", got)
-		}
-		return nil
-	})
+	enter(t, r, &router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1])})
 	c.want("ms AAEC 2 b ME\r\nv2\r\n", "NS\r\n")
 	c.want("ms AAED 2 b ME\r\nv3\r\n", "HD\r\n")
 	c.want("ma AAEE b N0 J5 v\r\n", "VA 1\r\n5\r\n")
@@ -336,10 +327,7 @@ func TestAValueOfTheSizeOfALeaseIsNone(t *testing.T) {
 					at.Must("STORED", fmt.Sprintf("set %s%d 0 0 20", name, i), []byte(number))
 				}
 			}
-			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
-				t.Fatal(err)
-			}
-			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+			enter(t, r, &router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])})
 			c := dial(t, r.address)
 			for _, name := range []string{"old", "new"} {
 				if name == "old" && state == ringchange.Finish {
@@ -373,10 +361,7 @@ func TestAnItemWithTheValueOfALeaseIsRead(t *testing.T) {
 			for i := range 4 {
 				all[1].Raw().Must("STORED", fmt.Sprintf("set new%d 1 0 20", i), []byte(ringchange.LeaseValue))
 			}
-			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
-				t.Fatal(err)
-			}
-			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+			enter(t, r, &router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])})
 			c := dial(t, r.address)
 			c.want("gat 100 new0\r\n", "VALUE new0 1 20\r\n"+ringchange.LeaseValue+"\r\nEND\r\n")
 			if got := c.ask("gats 100 new1\r\n"); !strings.HasPrefix(got, "VALUE new1 1 20 ") || !strings.HasSuffix(got, "\r\n"+ringchange.LeaseValue+"\r\nEND\r\n") {
@@ -404,10 +389,7 @@ func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 		}
 		c.want(fmt.Sprintf("set key%d %d %d 1\r\nv\r\n", i, i+7, max(s, 0)), "STORED\r\n")
 	}
-	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
-		t.Fatal(err)
-	}
-	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+	enter(t, r, &router.Table{Number: 1, State: ringchange.Move, Old: ring(t, all[0]), New: ring(t, all[1])})
 	wait.For(t, "the keys to be moved", func() error {
 		for i := range seconds {
 			c.ask(fmt.Sprintf("get key%d\r\n", i))
@@ -484,10 +466,7 @@ func TestTheOldOwnerMayEndInFinish(t *testing.T) {
 	all := members(t, 2)
 	old, owner := all[0], all[1]
 	r := start(t, router.Config{MemberTimeout: time.Minute}, all...)
-	if err := r.Apply(&router.Table{Number: 1, State: ringchange.Finish, Old: ring(t, old), New: ring(t, owner)}); err != nil {
-		t.Fatal(err)
-	}
-	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
+	enter(t, r, &router.Table{Number: 1, State: ringchange.Finish, Old: ring(t, old), New: ring(t, owner)})
 	dial(t, r.address).want("set other 0 0 1\r\nx\r\n", "STORED\r\n")
 	owner.Signal(syscall.SIGSTOP)
 	requests := map[string]string{

@@ -3,7 +3,6 @@ package router_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,16 +67,8 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 				}),
 			}
 			r := start(t, router.Config{}, all[0])
-			if err := r.Apply(&router.Table{Number: 1, State: state, Old: rings[0], New: rings[1]}); err != nil {
-				t.Fatal(err)
-			}
+			enter(t, r, &router.Table{Number: 1, State: state, Old: rings[0], New: rings[1]})
 			c := dial(t, r.address)
-			wait.For(t, "both members", func() error {
-				if got := c.ask("delete nothing\r\n"); got != "NOT_FOUND\r\n" {
-					return fmt.Errorf("%q", got)
-				}
-				return acknowledged(r, 1)
-			})
 			c.want("flush_all\r\n", "OK\r\n")
 			if got := owner.Do("ms key 3 C"+cas, []byte("old")); cas == "" || got != "NF" {
 				t.Errorf("the mover's copy, in place of its lease %q: %q", cas, got)

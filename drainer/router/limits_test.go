@@ -152,10 +152,7 @@ func TestASetThatIsTooLargeLeavesNoOldValue(t *testing.T) {
 	}
 	try()
 	for state := ringchange.Prepare; state <= ringchange.Move; state++ {
-		if err := r.Apply(&router.Table{Number: int64(state), State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
-			t.Fatal(err)
-		}
-		wait.For(t, "the table", func() error { return acknowledged(r, int64(state)) })
+		enter(t, r, &router.Table{Number: int64(state), State: state, Old: ring(t, all[0]), New: ring(t, all[1])})
 		try()
 	}
 }
@@ -431,10 +428,7 @@ func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 		if state == ringchange.Stable {
 			table.New = three
 		}
-		if err := r.Apply(table); err != nil {
-			t.Fatal(err)
-		}
-		wait.For(t, "the table", func() error { return acknowledged(r, number) })
+		enter(t, r, table)
 		if got, want := ask(stays), each*len(stays); got != want {
 			t.Errorf("%v: %d commands for %d requests of keys that stay", table.State, got, want)
 		}

@@ -298,10 +298,7 @@ func TestNothingComesFromTheSourceDuringARingChange(t *testing.T) {
 		if state == ringchange.Stable {
 			table.Old = router.Ring{}
 		}
-		if err := r.Apply(table); err != nil {
-			t.Fatal(err)
-		}
-		wait.For(t, "the table", func() error { return acknowledged(r, number) })
+		enter(t, r, table)
 		if i := int(number); state != ringchange.Stable {
 			c.want(fmt.Sprintf("set key-%d 0 0 1\r\n1\r\n", i), "STORED\r\n")
 			c.want(fmt.Sprintf("delete key-%d\r\n", i+10), "NOT_FOUND\r\n")
