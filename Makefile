@@ -191,9 +191,10 @@ test: test-needs ## Show every promise once, on real parts, in twelve minutes; i
 	$(TESTRUN) --at-once=2 $(if $(filter skip,$(E2E)),,test-e2e) test-unit test-integration test-scale
 	@cat $(TEST_COUNTS)
 
+CRASHPOINTS := $(addprefix all-crashpoints-,1 2 3 4 5 6)
 # The parts of make test-all, each of at most a quarter of an hour on two idle cores. Those of a real cluster are last.
 ALL := all-model all-router-model all-fuzz all-properties all-member all-router all-router-pause all-move all-controllers \
-  all-versions all-arm64 all-integration-1 all-integration-2 all-crashpoints-1 all-crashpoints-2 all-crashpoints-3 all-scale \
+  all-versions all-arm64 all-integration-1 all-integration-2 $(CRASHPOINTS) all-scale \
   all-e2e-1 all-e2e-2 all-chaos all-undeploy all-release all-upgrade all-cluster-down
 # PARTS=model,fuzz runs these.
 PARTS ?=
@@ -234,8 +235,8 @@ all-controllers:
 	$(MAKE) test-unit PACKAGES="$(filter-out ./drainer/...,$(UNIT))"
 all-integration-1 all-integration-2:
 	$(MAKE) test-integration HALF=$(@:all-integration-%=%)
-all-crashpoints-1 all-crashpoints-2 all-crashpoints-3:
-	$(MAKE) test-crashpoints THIRD=$(@:all-crashpoints-%=%)
+$(CRASHPOINTS):
+	$(MAKE) test-crashpoints PART=$(@:all-crashpoints-%=%)
 all-scale: test-scale
 all-e2e-1 all-e2e-2:
 	$(MAKE) test-e2e HALF=$(@:all-e2e-%=%)
@@ -375,8 +376,8 @@ test-integration: test-packages kubernetes clients $(BIN)/kubectl-mc $(BIN)/char
 	GOGC=400 $(GO_TEST_ALL) $(call half_of,test/integration) ./test/integration | $(TEST_SUMMARY)
 
 .PHONY: test-crashpoints
-test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: three quarters of an hour (THIRD=1 to 3; SEED=… of how writes fail in make test)
-	$(GO_TEST_ALL) -run 'TestCrashPoints' ./test/integration/ $(addprefix -crashpoints.third=,$(THIRD)) $(if $(filter-out 0,$(SEED)),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
+test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: an hour and a quarter (PART=1 to 6; SEED=… of how writes fail in make test)
+	GOGC=400 $(GO_TEST_ALL) -run 'TestCrashPoints' ./test/integration/ $(addprefix -crashpoints.part=,$(PART)) $(if $(filter-out 0,$(SEED)),-crashpoints.seed=$(SEED),-crashpoints.all) | $(TEST_SUMMARY)
 
 .PHONY: test-scale
 test-scale: kubernetes build $(KWOK) $(GOTESTSUM) ## Count the manager's API writes beside fifty clusters, played by kwok

@@ -29,9 +29,12 @@ import (
 
 var (
 	allFaults  = flag.Bool("crashpoints.all", false, "let every write of every scenario fail in every way; make test-all does")
-	third      = flag.Int("crashpoints.third", 0, "let only the writes of each third scenario fail: 1, 2 or 3; 0 is all of them")
+	part       = flag.Int("crashpoints.part", 0, "one of the parts, from 1 to 6, of all failing writes; 0 is all of them")
 	faultsSeed = flag.Int64("crashpoints.seed", 0, "chooses which writes fail how, if not all do; 0 takes the clock")
 )
+
+// parts is the number of parts of all failing writes.
+const parts = 6
 
 var (
 	deaths   = []operator.Fault{operator.DieBefore, operator.DieAfter}
@@ -126,16 +129,20 @@ func TestCrashPoints(t *testing.T) {
 	}
 	inFirstScenarios(t, runs)
 	chosen := choose(runs, seed)
-	for i, name := range slices.Sorted(maps.Keys(all)) {
-		if *third != 0 && i%3 != *third%3 {
-			continue
-		}
+	faults := 0
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
 		crashpoints.scenarios.Add(1)
 		crashpoints.writes.Add(int64(len(runs[name].points)))
+		var here []points
+		for _, points := range inRuns(chosen[name]) {
+			if faults++; *part == 0 || faults%parts == *part%parts {
+				here = append(here, points)
+			}
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, points := range inRuns(chosen[name]) {
+			for _, points := range here {
 				crashpoints.faults.Add(int64(len(points)))
 				t.Run(points.String(), func(t *testing.T) { s.disturbed(t, points, runs[name].end) })
 			}
