@@ -20,3 +20,13 @@ func ClientCommands(stats map[string]string) (sum int64, err error) {
 	}
 	return sum, nil
 }
+
+// Reads returns the number of keys that were asked for, by a server's statistics. A mover stores items, and
+// hardly reads any.
+func Reads(stats map[string]string) (int64, error) {
+	n, err := strconv.ParseInt(stats["cmd_get"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w to stats: cmd_get=%q", ErrProtocol, stats["cmd_get"])
+	}
+	return n, nil
+}

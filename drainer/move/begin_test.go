@@ -110,6 +110,7 @@ func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 // owner.
 type following struct {
 	late, stop atomic.Bool
+	bursts     atomic.Int64
 	done       sync.WaitGroup
 }
 
@@ -127,11 +128,21 @@ func follow(t *testing.T, from, to, beside *memcache.Conn, key, other string) *f
 				t.Error(err)
 				return
 			}
+			f.bursts.Add(1)
 			time.Sleep(time.Millisecond)
 		}
 	})
 	t.Cleanup(f.end)
 	return f
+}
+
+// staysAt returns a key that the first server keeps.
+func staysAt(e *Engine) string {
+	key := "stays"
+	for i := 0; e.Owner.Owner([]byte(key)) != 0; i++ {
+		key = fmt.Sprintf("stays%d", i)
+	}
+	return key
 }
 
 // burst asks for a key so often together that also a slow machine makes many requests a second.
@@ -169,14 +180,14 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				e, member, key = f.engine(), f.member, "late"
 				owner = f.servers[f.owner.Owner([]byte(key))].Dial()
 			}
-			beside, stays := member.Dial(), "stays"
-			for i := 0; !leaves && b.engine.Owner.Owner([]byte(stays)) != 0; i++ {
-				stays = fmt.Sprintf("stays%d", i)
-			}
+			beside, stays := member.Dial(), staysAt(b.engine)
 			if leaves {
 				beside = f.servers[0].Dial()
 			}
-			client := follow(t, member.Dial(), owner, beside, key, stays)
+			client, movers := follow(t, member.Dial(), owner, beside, key, stays), member.Dial()
+			if leaves {
+				movers = f.servers[0].Dial()
+			}
 			supervise(t, member.Dial())
 			items := member.Items(t)
 			file := filepath.Join(t.TempDir(), "begin")
@@ -200,6 +211,10 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				}
 				return fmt.Errorf("%+v", f.progress)
 			})
+			// What other movers store meanwhile shows of no client that it has followed.
+			if err := storedByMovers(movers, stays, client); err != nil {
+				t.Fatal(err)
+			}
 			if n := member.Items(t); n != items {
 				t.Errorf("%d of %d items are left while the client is late", n, items)
 			}
@@ -215,6 +230,26 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// storedByMovers stores a key as movers store items, far more often than the client makes requests, while that makes so
+// many that the mover has looked at some.
+func storedByMovers(c *memcache.Conn, key string, client *following) error {
+	const n = 1000
+	for end := client.bursts.Load() + 500; client.bursts.Load() < end; {
+		err := c.Send(bytes.Repeat([]byte("ms "+key+" 1 ME\r\nx\r\n"), n))
+		for i := 0; i < n && err == nil; i++ {
+			_, err = c.Line()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.Send([]byte("md " + key + "\r\n")); err != nil {
+		return err
+	}
+	_, err := c.Line()
+	return err
 }
 
 // supervise asks for the member's own items, as its supervisor and routers do.
@@ -270,12 +305,20 @@ func TestAMemberThatStopsToLogRequests(t *testing.T) {
 		return !bytes.Contains(sent, []byte("watch fetchers")) || watches.Add(1) == 1
 	})
 	b.engine.Servers[0] = drainertest.MustParse(t, []string{between})[0]
-	client := follow(t, b.member.Dial(), b.owner, b.member.Dial(), b.keys[0], b.keys[1])
+	client := follow(t, b.member.Dial(), b.owner, b.member.Dial(), b.keys[0], staysAt(b.engine))
 	log := &drainertest.Buffer{}
 	file := filepath.Join(t.TempDir(), "begin")
 	b.engine.Log, b.engine.Begin = log, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+	var waits atomic.Bool
+	b.engine.Progress = func(p contract.Progress) { waits.Store(waits.Load() || p.Phase == contract.PhaseSettling) }
 	done := b.move(10 * wait.Long)
 	write(t, file, "2")
+	wait.For(t, "the move to wait for the client", func() error {
+		if !waits.Load() {
+			return errors.New("it doesn't")
+		}
+		return nil
+	})
 	client.late.Store(false)
 	wait.For(t, "the log to be refused", func() error {
 		if watches.Load() < 2 {

@@ -25,13 +25,14 @@ type demand struct {
 	list  uint64
 	lists int64
 	// log is nil at a leaving member, and while no requests are counted. whole is the time of the first look that
-	// pending is from: commands of which the log has said nothing yet.
-	log     *requestLog
-	pending float64
-	whole   time.Time
-	// owners are some of those that get a leaving member's items, and called is how many commands they had.
+	// pending is from: commands of which the log has said nothing yet, reads those of them that read.
+	log            *requestLog
+	pending, reads float64
+	whole          time.Time
+	// owners are some of those that get a leaving member's items, and asked is how many reads they had. Only reads are
+	// counted where other movers may be storing items.
 	owners []link
-	called int64
+	asked  int64
 }
 
 // hear is told how long no client had called before the first look.
@@ -58,7 +59,7 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 	if own := d.own.Swap(0); d.l.leaving != nil && err == nil && d.now.commands != before+own {
 		d.l.clients.unseen()
 	}
-	d.pending, d.whole = 0, d.now.at
+	d.pending, d.reads, d.whole = 0, 0, d.now.at
 	for i := range d.l.servers {
 		if d.l.leaving != nil && len(d.owners) < mostOwners && (d.l.lost == nil || !d.l.lost[i]) {
 			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
@@ -68,19 +69,19 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 	return err == nil, err
 }
 
-// atOwners returns the number of commands at the owners since it was last called. If one doesn't answer at once,
+// atOwners returns the number of reads at the owners since it was last called. If one doesn't answer at once,
 // none is asked any more.
 func (d *demand) atOwners(ctx context.Context) (n float64) {
-	before := d.called
-	d.called = 0
+	before := d.asked
+	d.asked = 0
 	for i := range d.owners {
 		k := &d.owners[i]
 		conn, err := k.get(ctx, time.Second)
-		var commands int64
+		var reads int64
 		if err == nil {
 			var stats map[string]string
 			if stats, err = conn.Stats(""); err == nil {
-				commands, err = memcache.ClientCommands(stats)
+				reads, err = memcache.Reads(stats)
 			}
 		}
 		if err != nil {
@@ -88,9 +89,9 @@ func (d *demand) atOwners(ctx context.Context) (n float64) {
 			d.l.clients.perOther = 0
 			return 0
 		}
-		d.called += commands
+		d.asked += reads
 	}
-	return float64(max(0, d.called-before))
+	return float64(max(0, d.asked-before))
 }
 
 func (d *demand) leaveOwners() {
@@ -112,16 +113,17 @@ func (d *demand) pause() {
 // look returns the requests since the last look. known is false if the log has to tell more first, and lost is
 // true if it doesn't.
 func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error) {
-	before := d.now.commands
+	before := d.now
 	if d.now, err = d.l.counters(ctx); err != nil {
 		return l, false, false, err
 	}
-	if n := d.now.commands - before; n >= -1 { // less if the counters were reset, one less as withoutLists says
+	if n := d.now.commands - before.commands; n >= -1 { // less if the counters were reset, one less as withoutLists says
 		d.pending += float64(n)
+		d.reads += float64(max(0, d.now.reads-before.reads))
 	}
 	share := 1.0
 	if d.l.leaving != nil {
-		l.others = d.pending + d.atOwners(ctx)
+		l.others = d.reads + d.atOwners(ctx)
 	} else {
 		ofOthers, all, ended := d.log.take()
 		late := d.now.at.Sub(d.whole) >= quietFor
@@ -132,18 +134,18 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 		}
 	}
 	l.took, l.requests = d.now.at.Sub(d.whole), max(0, d.pending*share)
-	if d.l.leaving == nil {
-		l.others = d.pending - l.requests
+	if d.l.leaving == nil { // memcached logs no difference between a request that reads and one that stores
+		l.others = max(0, d.reads-l.requests)
 	}
-	d.pending, d.whole = min(0, d.pending), d.now.at
+	d.pending, d.reads, d.whole = min(0, d.pending), 0, d.now.at
 	return l, true, false, nil
 }
 
 // counters are a member's counters at one time.
 type counters struct {
 	at time.Time
-	// commands counts clients' commands, missed their deletes that found nothing.
-	commands, missed int64
+	// commands counts clients' commands, reads the keys that they asked for, missed their deletes that found nothing.
+	commands, reads, missed int64
 	// linked is how many items were stored.
 	linked string
 }
@@ -158,6 +160,9 @@ func (l *runningMember) counters(ctx context.Context) (now counters, err error) 
 		}
 		now = counters{at: time.Now(), linked: stats["total_items"]}
 		if now.commands, err = memcache.ClientCommands(stats); err != nil {
+			return err
+		}
+		if now.reads, err = memcache.Reads(stats); err != nil {
 			return err
 		}
 		if now.commands, err = l.withoutLists(c, now.commands); err != nil {
