@@ -80,7 +80,12 @@ func scenarios() map[string]scenario {
 				w.allRoutedTo(2, 3)
 			}, func(w *world) {
 				w.scale(2)
-				w.eventually("two members", func() error { return w.replicas(2) })
+				w.eventually("two members, and the receipt in status", func() error {
+					if len(w.memcached().Status.LastDrains) == 0 {
+						return errors.New("there is none") // if an operator dies here, and the member returns, there will be none
+					}
+					return w.replicas(2)
+				})
 				w.scale(3)
 			}, routedAndSettled(3),
 		},
