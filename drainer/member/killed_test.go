@@ -395,7 +395,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Supervise) (out string, e
 	// The container ends with its tracer if the fault doesn't happen.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	b, err := tied.CombinedOutput(cmd)
 	if ctx.Err() != nil {
 		p.t.Fatalf("the fault did not happen: %v: %s", err, b)

@@ -124,24 +124,34 @@ func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	t.Parallel()
 	const leftBehind, lookPeriod = 5 * time.Second, time.Second // its own time for the table is a part of it
-	all := members(t, 2)
-	from, to := ring(t, all[0]), ring(t, all...)
-	told := tables(from, to)
-	start := func() *running {
-		r := launch(t, router.Config{ReadErrors: true, Table: told[0], Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
-		wait.For(t, "ready", r.Ready)
-		return r
-	}
-	ahead, waits := start(), start()
-	unreachable := *told[1]
-	unreachable.New.Servers = slices.Clone(to.Servers)
-	unreachable.New.Servers[1].Port = uint16(memcachedtest.FreePort(t))
-	offered := time.Now()
-	for r, table := range map[*running]*router.Table{waits: &unreachable, ahead: told[1]} {
-		if taken, err := r.Offer(table); taken || err != nil {
-			t.Fatalf("taken=%t, %v: it has just started, and takes a table that may not have been acknowledged", taken, err)
+	var (
+		to           router.Ring
+		told         []*router.Table
+		ahead, waits *running
+		unreachable  router.Table
+		offered      time.Time
+	)
+	// A router that has just started doesn't take a table that may not have been acknowledged. It does after a while, which
+	// a slow start may last.
+	wait.For(t, "two routers that have just started", func() error {
+		all := members(t, 2)
+		to = ring(t, all...)
+		told = tables(ring(t, all[0]), to)
+		config := router.Config{ReadErrors: true, Table: told[0], Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod}
+		ahead, waits = launch(t, config), launch(t, config)
+		wait.For(t, "ready", ahead.Ready)
+		wait.For(t, "ready", waits.Ready)
+		unreachable = *told[1]
+		unreachable.New.Servers = slices.Clone(to.Servers)
+		unreachable.New.Servers[1].Port = uint16(memcachedtest.FreePort(t))
+		offered = time.Now()
+		for r, table := range map[*running]*router.Table{waits: &unreachable, ahead: told[1]} {
+			if taken, err := r.Offer(table); taken || err != nil {
+				return fmt.Errorf("taken=%t, %w", taken, err)
+			}
 		}
-	}
+		return nil
+	})
 	followed := make(chan error, 1)
 	go func() { followed <- waits.follow(&unreachable) }()
 	time.Sleep(time.Until(offered.Add(leftBehind + 3*lookPeriod)))
@@ -159,9 +169,9 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 		return nil
 	})
 	for end := time.Now().Add(leftBehind / 2); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		a.want("set "+moves+" 0 0 1\r\na\r\n", "STORED\r\n")
+		served(a, "set "+moves+" 0 0 1\r\na\r\n", "STORED\r\n")
 		if b.ask("set "+moves+" 0 0 1\r\nb\r\n") == "STORED\r\n" {
-			a.want("get "+moves+"\r\n", "VALUE "+moves+" 0 1\r\nb\r\nEND\r\n")
+			served(a, "get "+moves+"\r\n", "VALUE "+moves+" 0 1\r\nb\r\nEND\r\n")
 		}
 	}
 	if err := <-followed; err != nil {
@@ -219,6 +229,23 @@ func TestARouterThatIsCutOffServesNothingOld(t *testing.T) {
 	}
 }
 
+// served asks a router that isn't left behind. It may refuse, too, for a moment, if it has been stopped for so long that it
+// could be.
+func served(c *conversation, request, want string) {
+	c.t.Helper()
+	wait.For(c.t, fmt.Sprintf("%.40q to be served", request), func() error {
+		switch got := c.ask(request); got {
+		case want:
+			return nil
+		case refused:
+			return errors.New("it is refused")
+		default:
+			c.t.Fatalf("%.40q: %q, want %q", request, got, want)
+			return nil
+		}
+	})
+}
+
 func cutOff(t *testing.T, at int) {
 	all := members(t, 3)
 	three, two := ring(t, all...), ring(t, all[:2]...)
@@ -242,13 +269,13 @@ func cutOff(t *testing.T, at int) {
 		version++
 		for _, key := range keys {
 			value := fmt.Sprintf("%06d", version)
-			a.want("set "+key+" 0 0 6\r\n"+value+"\r\n", "STORED\r\n")
+			served(a, "set "+key+" 0 0 6\r\n"+value+"\r\n", "STORED\r\n")
 			switch got := b.ask("get " + key + "\r\n"); got {
 			case "VALUE " + key + " 0 6\r\n" + value + "\r\nEND\r\n":
 				if got := b.ask("set " + key + " 0 0 5\r\nother\r\n"); got != "STORED\r\n" && got != refused {
 					t.Fatalf("version %d of %s can't be replaced: %q", version, key, got)
 				} else if got == "STORED\r\n" {
-					a.want("get "+key+"\r\n", "VALUE "+key+" 0 5\r\nother\r\nEND\r\n")
+					served(a, "get "+key+"\r\n", "VALUE "+key+" 0 5\r\nother\r\nEND\r\n")
 				}
 			case refused:
 				n++

@@ -147,7 +147,7 @@ func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now(), membersStats: newMembersStats()}
 	c := &r.config
-	r.clients = eventloop.Clients{Most: c.MaxConnections, MostBytes: int64(c.MaxMemory) * int64(config.Loops) / 2, TLS: c.TLS, Give: r.give, Logf: c.Logf}
+	r.clients = eventloop.Clients{Most: c.MaxConnections, MostBytes: int64(c.MaxMemory) * int64(config.Loops) / 2, TLS: c.TLS, Give: r.give, LastWords: 2 * config.LastWords, Logf: c.Logf}
 	r.members = eventloop.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}
 	r.serving, r.stop = context.WithCancel(context.Background())
 	for range config.Loops {

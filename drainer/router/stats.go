@@ -18,8 +18,6 @@ import (
 // know these kinds as down. The loop goes on while the members are asked.
 
 const (
-	// statsPatience is how long a member may take to answer. One that doesn't is not in the sums.
-	statsPatience = 2 * time.Second
 	// statsRead is how many members' answers are read at once. One answer may take 200 KiB.
 	statsRead = 8
 	// statsKept is how long answers are kept, so that many clients that ask cost members no more than one.
@@ -159,7 +157,7 @@ func (r *Router) askMembers(kind string) map[string]string {
 
 // askMember calls told if the member answers. reading is full if no further answer may be read for now.
 func (r *Router) askMember(kind, address string, reading chan struct{}, told func(answer map[string]string)) {
-	ctx, cancel := context.WithTimeout(r.serving, statsPatience)
+	ctx, cancel := context.WithTimeout(r.serving, r.config.MemberTimeout) // a member that takes longer is not in the sums
 	defer cancel()
 	conn, err := r.config.Dialer.Dial(ctx, address)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -105,16 +106,20 @@ func TestARoutersStatsHaveItsMembersSums(t *testing.T) {
 func TestStatsWithoutAMemberThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
-	r := start(t, router.Config{}, all...)
+	r := start(t, router.Config{MemberTimeout: 2 * time.Second}, all...)
 	c, gone := dial(t, r.address), dial(t, r.address)
 	c.want("get a\r\n", "END\r\n")
 	all[1].Signal(syscall.SIGSTOP)
 	defer all[1].Signal(syscall.SIGCONT)
 	gone.say("stats items\r\n")
 	_ = gone.Close() // before the answer
-	if limit := statsOf(t, c.ask("stats\r\n"))["limit_maxbytes"]; limit != statsOf(t, dial(t, all[0].Address()).ask("stats\r\n"))["limit_maxbytes"] {
-		t.Errorf("limit_maxbytes is %s", limit)
-	}
+	want := statsOf(t, dial(t, all[0].Address()).ask("stats\r\n"))["limit_maxbytes"]
+	wait.For(t, "the other member's answer", func() error {
+		if limit := statsOf(t, c.ask("stats\r\n"))["limit_maxbytes"]; limit != want {
+			return fmt.Errorf("limit_maxbytes is %q", limit)
+		}
+		return nil
+	})
 	c.want("stats sizes\r\n", "ERROR\r\n")
 }
 
@@ -123,7 +128,7 @@ func TestStatsWithoutAMemberThatDoesNotAnswer(t *testing.T) {
 func TestClientsThatAskForStatsInTurn(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
-	r := start(t, router.Config{}, all...)
+	r := start(t, router.Config{MemberTimeout: 2 * time.Second}, all...)
 	c := dial(t, r.address)
 	c.want("get a\r\n", "END\r\n")
 	all[0].Signal(syscall.SIGSTOP)

@@ -56,7 +56,7 @@ func (r *Router) translate(application net.Conn, first []byte, text *net.UnixCon
 	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
 	defer stop()
 	config := binary.Config{Wait: eventloop.Wait, MaxItem: r.config.MaxItem, Patience: r.config.IdleTimeout, Version: r.memberVersion}
-	config.HalfClose = func(over <-chan struct{}) { eventloop.HalfClose(application, text, over) }
+	config.HalfClose = func(over <-chan struct{}) { eventloop.HalfClose(application, text, over, 2*r.config.LastWords) }
 	if r.config.Logins != nil {
 		config.Admits = r.logins.admit
 	}

@@ -305,10 +305,13 @@ func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 	if got, err := io.ReadAll(half.r); err != nil || string(got) != "STORED\r\n" {
 		t.Errorf("the one in the middle of a request: %q, %v", got, err)
 	}
-	if conn, err := net.Dial("tcp", r.address); err == nil {
-		conn.Close()
-		t.Error("it still takes connections")
-	}
+	wait.For(t, "it to take no more connections", func() error {
+		conn, err := net.Dial("tcp", r.address)
+		if err != nil {
+			return nil
+		}
+		return errors.Join(errors.New("it takes one"), conn.Close())
+	})
 	select {
 	case err := <-r.ended:
 		if r.ended <- nil; err != nil {

@@ -101,7 +101,7 @@ func startIn(t *testing.T, env []string, args ...string) *Process {
 	p := &Process{T: t, Cmd: exec.Command(self, args...), Done: make(chan struct{})}
 	p.Cmd.Env = append(append(os.Environ(), BeDrainer+"=1"), env...)
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
-	p.Cmd.WaitDelay = time.Second
+	p.Cmd.WaitDelay = time.Minute
 	if err := tied.Start(p.Cmd); err != nil {
 		t.Fatal(err)
 	}

@@ -88,6 +88,8 @@ type Clients struct {
 	// goroutines carry the client's data, and that the connection counts until they have closed it. Otherwise
 	// the loop has to call Gone when it has closed it.
 	Give func(n int64, fd int, carried bool) bool
+	// LastWords is HalfClose's bound for connections that goroutines carry.
+	LastWords time.Duration
 	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 
@@ -265,7 +267,7 @@ func (c *Clients) refuse(conn net.Conn) {
 // give gives a connection to a loop.
 func (c *Clients) give(ctx context.Context, conn net.Conn) {
 	_, isCarried := conn.(*carried)
-	fd, err := HandOver(ctx, conn)
+	fd, err := HandOver(ctx, conn, c.LastWords)
 	if err != nil {
 		c.Logf("a client's connection can't be served: %v", err)
 		if !isCarried {

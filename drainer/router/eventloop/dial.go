@@ -89,6 +89,6 @@ func (m *Members) connect(ctx context.Context, holder *Holder, loop *Loop) (fd i
 		}
 		return -1, "", errors.Join(errors.New(why), conn.Close())
 	}
-	fd, err = HandOver(ctx, conn)
+	fd, err = HandOver(ctx, conn, m.Timeout)
 	return fd, version, err
 }

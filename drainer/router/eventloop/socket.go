@@ -12,8 +12,8 @@ import (
 )
 
 // HandOver returns a socket with conn's data: conn's own socket, or, if conn is not a plain socket, one end
-// of a pair whose other end is copied to and from conn.
-func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
+// of a pair whose other end is copied to and from conn. lastWords is HalfClose's.
+func HandOver(ctx context.Context, conn net.Conn, lastWords time.Duration) (fd int, err error) {
 	if plain, ok := conn.(*net.TCPConn); ok {
 		defer plain.Close()
 		return duplicate(plain)
@@ -34,7 +34,7 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 		w := NewWriter(conn, near)
 		fromLoop(w, near)
 		w.End()
-		HalfClose(conn, near, over)
+		HalfClose(conn, near, over, lastWords)
 		stop()
 		_ = conn.Close()
 		_ = near.Close()
@@ -42,13 +42,10 @@ func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 	return fd, nil
 }
 
-// lastWords bounds how long a peer may still send when our side is closed. A loop with a shorter bound closes its end of
-// the pair: then the peer's next bytes end the wait.
-const lastWords = 2 * time.Second
-
 // HalfClose closes our side of a connection whose loop has closed its side. HalfClose waits until over is closed,
-// because the peer has closed its side, too, or for lastWords. near is our end of the pair.
-func HalfClose(conn net.Conn, near *net.UnixConn, over <-chan struct{}) {
+// because the peer has closed its side, too, or for lastWords. near is our end of the pair. A loop with a shorter bound
+// closes its end: then the peer's next bytes end the wait.
+func HalfClose(conn net.Conn, near *net.UnixConn, over <-chan struct{}, lastWords time.Duration) {
 	half, can := conn.(interface{ CloseWrite() error })
 	if !can || closed(near) || half.CloseWrite() != nil {
 		return
