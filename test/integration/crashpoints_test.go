@@ -144,10 +144,7 @@ func TestCrashPoints(t *testing.T) {
 			t.Parallel()
 			for _, points := range here {
 				crashpoints.faults.Add(int64(len(points)))
-				t.Run(points.String(), func(t *testing.T) {
-					t.Parallel()
-					s.disturbed(t, points, runs[name].end)
-				})
+				t.Run(points.String(), func(t *testing.T) { s.disturbed(t, points, runs[name].end) })
 			}
 		})
 	}
