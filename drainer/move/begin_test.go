@@ -212,7 +212,7 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				return fmt.Errorf("%+v", f.progress)
 			})
 			// What other movers store meanwhile shows of no client that it has followed.
-			if err := storedByMovers(movers, stays, client); err != nil {
+			if err := storedByMovers(t, movers, stays, client); err != nil {
 				t.Fatal(err)
 			}
 			if n := member.Items(t); n != items {
@@ -234,9 +234,9 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 
 // storedByMovers stores a key as movers store items, far more often than the client makes requests, while that makes so
 // many that the mover has looked at some.
-func storedByMovers(c *memcache.Conn, key string, client *following) error {
+func storedByMovers(t *testing.T, c *memcache.Conn, key string, client *following) error {
 	const n = 1000
-	for end := client.bursts.Load() + 500; client.bursts.Load() < end; {
+	for end := client.bursts.Load() + 500; client.bursts.Load() < end && !t.Failed(); {
 		err := c.Send(bytes.Repeat([]byte("ms "+key+" 1 ME\r\nx\r\n"), n))
 		for i := 0; i < n && err == nil; i++ {
 			_, err = c.Line()

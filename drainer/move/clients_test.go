@@ -1,6 +1,7 @@
 package move
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -227,5 +228,33 @@ func TestLooksAreBounded(t *testing.T) {
 	looks(c, time.Hour, 1000)
 	if len(c.looks) > mostLooks {
 		t.Errorf("%d looks", len(c.looks))
+	}
+}
+
+// At a member that stays, keys of its own are read as often while clients follow, and while movers store, however much
+// clients write.
+func TestReadsOfItsOwnKeysAreThoseBefore(t *testing.T) {
+	for _, writes := range []float64{0, 0.3, 0.6} {
+		l := &runningMember{}
+		d := &l.demand
+		d.l = l
+		const moving, staying = 500, 1000
+		look := func(late, stored float64) float64 {
+			commands := moving*late + staying
+			d.pending, d.reads = commands+stored, (1-writes)*commands
+			return d.readsOfItsOwn(moving * late)
+		}
+		want := (1 - writes) * staying
+		for range 10 {
+			if got := look(1, 0); math.Abs(got-want) > 1 {
+				t.Errorf("writes %.1f, before: %.0f reads, want %.0f", writes, got, want)
+			}
+		}
+		l.clients.rate = moving
+		for _, late := range []float64{1, 0.5, 0} {
+			if got := look(late, 100_000); math.Abs(got-want) > 1 {
+				t.Errorf("writes %.1f, %.1f late: %.0f reads, want %.0f", writes, late, got, want)
+			}
+		}
 	}
 }

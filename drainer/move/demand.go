@@ -29,6 +29,8 @@ type demand struct {
 	log            *requestLog
 	pending, reads float64
 	whole          time.Time
+	// sampled are the commands of a member that stays before the rate was measured.
+	sampled struct{ commands, reads float64 }
 	// owners are some of those that get a leaving member's items, and asked is how many reads they had. Only reads are
 	// counted where other movers may be storing items.
 	owners []link
@@ -134,11 +136,24 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 		}
 	}
 	l.took, l.requests = d.now.at.Sub(d.whole), max(0, d.pending*share)
-	if d.l.leaving == nil { // memcached logs no difference between a request that reads and one that stores
-		l.others = max(0, d.reads-l.requests)
+	if d.l.leaving == nil {
+		l.others = d.readsOfItsOwn(l.requests)
 	}
 	d.pending, d.reads, d.whole = min(0, d.pending), 0, d.now.at
 	return l, true, false, nil
+}
+
+// readsOfItsOwn returns the reads of keys that stay, if so many requests were for items of others. memcached logs no
+// difference between a request that reads and one that stores. So the share that reads is that of all commands before
+// clients are told, when no mover stores.
+func (d *demand) readsOfItsOwn(requests float64) float64 {
+	if d.l.clients.rate == 0 {
+		d.sampled.commands, d.sampled.reads = d.sampled.commands+d.pending, d.sampled.reads+d.reads
+	}
+	if d.sampled.commands <= 0 {
+		return 0
+	}
+	return max(0, d.reads-requests*d.sampled.reads/d.sampled.commands)
 }
 
 // counters are a member's counters at one time.
