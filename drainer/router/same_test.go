@@ -127,8 +127,8 @@ func TestSameAnswersInAChange(t *testing.T) {
 	}
 }
 
-// enter applies a table, and waits until the router answers by it and all its members are connected: a read of one that
-// is not is a miss, a change fails.
+// enter applies a table, and waits until the router answers by it and has connected to its members: a read of one that
+// is not connected is a miss, a change fails.
 func enter(t *testing.T, r *running, table *router.Table) {
 	t.Helper()
 	if err := r.Apply(table); err != nil {
