@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
+	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -230,6 +231,157 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each of two movers waits for its own member's clients.
+func TestAMoverWaitsForItsOwnMembersClients(t *testing.T) {
+	tier.Second(t, "TestItemsStayUntilTheirClientHasFollowed/a_member_that_stays")
+	t.Parallel()
+	members := []*leavingMember{newLeavingMember(t, 1000, true), newLeavingMember(t, 1000, true)}
+	owners := members[0]
+	members[1].list, members[1].owner = owners.list, owners.owner
+	clients, done := make([]*following, 2), make([]chan contract.Receipt, 2)
+	for i, f := range members {
+		key := fmt.Sprintf("late%d", i)
+		owner := owners.servers[owners.owner.Owner([]byte(key))]
+		clients[i] = follow(t, f.member.Dial(), owner.Dial(), owners.servers[0].Dial(), key, "other")
+		done[i] = make(chan contract.Receipt, 1)
+		e, file := f.engine(), filepath.Join(t.TempDir(), "begin")
+		e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+		go func() {
+			done[i] <- e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{f.member.Address()})[0], t.TempDir(), 10*wait.Long)
+		}()
+		write(t, file, "2")
+	}
+	for _, f := range members {
+		wait.For(t, "both movers to wait for their clients", func() error {
+			if len(f.said(contract.PhaseSettling)) == 0 {
+				return errors.New("one doesn't")
+			}
+			return nil
+		})
+	}
+	clients[0].late.Store(false)
+	if r := <-done[0]; r.Reason != "" || r.Found != 1000 {
+		t.Errorf("%+v", r)
+	}
+	for end := clients[1].bursts.Load() + 500; clients[1].bursts.Load() < end && !t.Failed(); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := members[1].member.Items(t); n != 1000 {
+		t.Errorf("%d of 1000 items are left while the client is late", n)
+	}
+	clients[1].late.Store(false)
+	if r := <-done[1]; r.Reason != "" || r.Found != 1000 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What a client with an old list stores after the first pass stays where it finds it, until as many clients have followed
+// again.
+func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
+	for _, who := range []string{"a leaving member", "a member that stays"} {
+		t.Run(who, func(t *testing.T) {
+			if who == "a leaving member" {
+				tier.Second(t, "TestLaterPassesWaitForLateClientsToo/a_member_that_stays")
+			}
+			t.Parallel()
+			b := newBehind(t, false)
+			l := b.engine.runningMember(b.engine.Servers[0], 0, t.TempDir())
+			beside := b.member
+			if who == "a leaving member" {
+				f := newLeavingMember(t, 10, false)
+				l = f.engine().runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())
+				l.leaving = &leaving{l: l}
+				b.member, b.owner, beside = f.member, f.servers[0].Dial(), f.servers[0]
+			}
+			client := follow(t, b.member.Dial(), b.owner, beside.Dial(), b.keys[0], staysAt(b.engine))
+			l.patience, l.enter = 10*wait.Long, func(contract.Phase) {}
+			if err := l.resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); time.Since(began) < measureFor; {
+				if _, err := l.observe(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(lookEvery)
+			}
+			l.clients.measure()
+			l.beginPatience(time.Now())
+			l.clients.passes()
+			l.demand.pause()
+			var more atomic.Bool
+			done := make(chan error, 1)
+			go func() {
+				is, err := true, error(nil)
+				if l.leaving != nil {
+					is, err = l.leaving.settle(t.Context(), some, 0)
+				} else {
+					is, err = l.staying.settle(t.Context(), l, 0, some)
+				}
+				more.Store(is)
+				done <- err
+			}()
+			for end := client.bursts.Load() + 500; client.bursts.Load() < end; time.Sleep(time.Millisecond) {
+				select {
+				case err := <-done:
+					t.Fatalf("the next pass begins while the client is late: %t, %v", more.Load(), err)
+				default:
+				}
+			}
+			client.late.Store(false)
+			if err := <-done; err != nil || !more.Load() {
+				t.Errorf("when the client has followed: %t, %v", more.Load(), err)
+			}
+			client.end()
+			l.demand.pause()
+			l.closeLinks()
+		})
+	}
+}
+
+// The wait for late clients has an end, also before the first pass. Then all items are moved.
+func TestPatienceEndsTheWaitForTheFirstPass(t *testing.T) {
+	t.Parallel()
+	f := newLeavingMember(t, 100, true)
+	client := follow(t, f.member.Dial(), f.servers[0].Dial(), f.servers[0].Dial(), "late", "other")
+	e, log := f.engine(), &drainertest.Buffer{}
+	file := filepath.Join(t.TempDir(), "begin")
+	e.Log, e.Begin = log, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+	write(t, file, "2")
+	r := e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{f.member.Address()})[0], t.TempDir(), time.Second)
+	client.end()
+	f.check(r)
+	if r.Settled || !strings.Contains(log.String(), "the move begins: patience is over, and ") {
+		t.Errorf("%+v\n%s", r, log)
+	}
+}
+
+// An owner that doesn't answer is no measure of how many clients have followed.
+func TestAnOwnerThatDoesNotAnswerIsNoMeasure(t *testing.T) {
+	t.Parallel()
+	f := newLeavingMember(t, 100, false)
+	l := f.engine().runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())
+	l.leaving = &leaving{l: l}
+	silent := memcachedtest.Between(t, f.servers[0].Address(), func([]byte) bool { return false })
+	l.servers = []routing.Server{l.servers[0], drainertest.MustParse(t, []string{silent})[0]}
+	if err := l.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := burst(f.member.Dial(), "key"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.observe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.clients.measure()
+	if l.clients.rate == 0 || l.clients.perOther != 0 {
+		t.Errorf("%+v", l.clients)
+	}
+	l.demand.pause()
+	l.closeLinks()
 }
 
 // storedByMovers stores a key as movers store items, far more often than the client makes requests, while that makes so

@@ -108,6 +108,14 @@ func (c *clients) unseen() {
 // forget is called when requests can't be counted any more.
 func (c *clients) forget() { *c = clients{} }
 
+// loseOthers is called when other requests can't be counted any more.
+func (c *clients) loseOthers() {
+	c.perOther = 0
+	for i := range c.looks {
+		c.looks[i].others = 0
+	}
+}
+
 // judged tells whether passes wait for clients.
 func (c *clients) judged() bool { return c.rate >= fewest }
 
@@ -180,17 +188,18 @@ func (c *clients) passes() {
 
 // recent returns how many requests there were in the last second, and the share that this is.
 func (c *clients) recent() (rate, share float64) {
-	seen := time.Duration(0)
-	for _, l := range slices.Backward(c.looks) {
+	seen, expected := time.Duration(0), 0.0
+	for i := range slices.Backward(c.looks) {
 		if seen >= time.Second {
 			break
 		}
-		seen, rate = seen+l.took, rate+l.requests
+		l := &c.looks[i]
+		seen, rate, expected = seen+l.took, rate+l.requests, expected+c.expected(l)
 	}
-	if rate /= max(time.Second, seen).Seconds(); c.judged() {
-		share = min(1, rate/c.rate)
+	if c.judged() {
+		share = min(1, rate/max(1, expected))
 	}
-	return rate, share
+	return rate / max(time.Second, seen).Seconds(), share
 }
 
 // silent tells whether no client calls any more. The time that shows it is short if clients called often before

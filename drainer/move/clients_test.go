@@ -104,6 +104,37 @@ func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
 	}
 }
 
+// The late share that is reported is the one that is decided by: with twice as many clients, half of which have followed,
+// there are as many late requests as before.
+func TestTheReportedLateShareIsOfWhatIsExpected(t *testing.T) {
+	c := &clients{}
+	add := func(requests, others float64) {
+		for range time.Second / lookEvery {
+			c.add(look{took: lookEvery, requests: requests, others: others})
+		}
+	}
+	add(10, 20)
+	c.measure()
+	add(10, 40)
+	if rate, share := c.recent(); math.Abs(rate-200) > 1 || math.Abs(share-0.5) > 0.01 {
+		t.Errorf("%.0f late requests a second, a share of %.2f", rate, share)
+	}
+}
+
+// If others can't be counted any more, those that were are no measure either.
+func TestOthersThatCanNotBeCountedAreNoMeasure(t *testing.T) {
+	c := &clients{}
+	for range measureFor / lookEvery {
+		c.add(look{took: lookEvery, requests: 10, others: 10})
+	}
+	c.loseOthers()
+	c.measure()
+	looks(c, time.Second, 60)
+	if why, followed := c.followed(); !followed || c.perOther != 0 {
+		t.Errorf("60 of 200 requests a second are late: %s", why)
+	}
+}
+
 // A mover or a member that was stopped for a while has heard of no request in that time. That shows nothing.
 func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
 	c := told(100)

@@ -88,7 +88,7 @@ func (d *demand) atOwners(ctx context.Context) (n float64) {
 		}
 		if err != nil {
 			d.leaveOwners()
-			d.l.clients.perOther = 0
+			d.l.clients.loseOthers()
 			return 0
 		}
 		d.asked += reads
@@ -125,7 +125,9 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 	}
 	share := 1.0
 	if d.l.leaving != nil {
-		l.others = d.reads + d.atOwners(ctx)
+		if l.others = d.atOwners(ctx); len(d.owners) > 0 {
+			l.others += d.reads
+		}
 	} else {
 		ofOthers, all, ended := d.log.take()
 		late := d.now.at.Sub(d.whole) >= quietFor

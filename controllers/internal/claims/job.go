@@ -32,6 +32,8 @@ type Job struct {
 	Target string
 	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
+	// Ran: a pod of the Job has been at work.
+	Ran bool
 	// Answers is the person's request that was there when the Job was made, which copies from another cache.
 	Answers string
 	// SetVersion is that of the StatefulSet for which the Job was made, if others own the StatefulSet.
@@ -66,6 +68,8 @@ type Drainer struct {
 	Target   string
 	// Waits: the drainer moves nothing until it is told to begin.
 	Waits bool
+	// Created is when the pod was made; zero if it is being deleted, and the next one is still to come.
+	Created time.Time
 	// Running: the drainer has started. Prepared: it has also connected to all servers that it
 	// needs, as far as is known. Settles: a leaving member's drainer has found nothing more, and
 	// waits for the last clients.

@@ -292,18 +292,26 @@ func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testin
 		return s
 	}
 	tookOver := func(c *claims.Claim) { c.Where = claims.Reserved }
+	waits := func(j *claims.Job) { j.Waits = true }
+	mover := func(waits bool) func(*Observed) {
+		return func(o *Observed) {
+			o.Drainers = []claims.Drainer{{Pod: "mover", ClaimUID: uid(0), Target: o.Moves[0].Target, Running: true, Waits: waits}}
+		}
+	}
 	asideOfMember := func(s *scene) *scene { return s.aside(1, func(c *claims.Claim) { c.Left = 9 }) }
 	const why = "claim data-1 was deleted: its volume is set aside first, since its items may be newer"
 	for what, test := range map[string]struct {
 		scene *scene
 		want  string
 	}{
-		"a drain ends":                   {wiped(at(2).left(2).job(2, 2)), "delete Job job-data-2: " + why},
-		"one that the pod keeps ends":    {wiped(at(2).left(2).job(2, 2, outOfTime, podKept)), "delete Job job-data-2: " + why},
-		"a move ends":                    {wiped(grown(2, 3).move(0)), "delete Job move-data-0: " + why},
-		"a member that still uses it":    {wiped(at(2).left(2).job(2, 2), inUse), ""},
-		"nothing moves: it is handed on": {asideOfMember(wiped(at(2), tookOver)), "release claim data-1: SetAside"},
-		"a drain is not gone yet":        {asideOfMember(wiped(at(2).left(2).job(2, 2, gone), tookOver)), ""},
+		"a drain ends":                       {wiped(at(2).left(2).job(2, 2)), "delete Job job-data-2: " + why},
+		"one that the pod keeps ends":        {wiped(at(2).left(2).job(2, 2, outOfTime, podKept)), "delete Job job-data-2: " + why},
+		"a move ends":                        {wiped(grown(2, 3).move(0)), "delete Job move-data-0: " + why},
+		"a prepared move that was told ends": {wiped(grown(2, 3).move(0, waits)).with(mover(false)), "delete Job move-data-0: " + why},
+		"one that was not told stays":        {wiped(grown(2, 3).move(0, waits)).with(mover(true)), ""},
+		"a member that still uses it":        {wiped(at(2).left(2).job(2, 2), inUse), ""},
+		"nothing moves: it is handed on":     {asideOfMember(wiped(at(2), tookOver)), "release claim data-1: SetAside"},
+		"a drain is not gone yet":            {asideOfMember(wiped(at(2).left(2).job(2, 2, gone), tookOver)), ""},
 		"its pod is not gone yet": {asideOfMember(wiped(at(2).left(2).with(func(o *Observed) {
 			o.Drainers = []claims.Drainer{{Pod: "drainer", ClaimUID: uid(2), Running: true}}
 		}), tookOver)), ""},

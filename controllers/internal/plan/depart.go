@@ -62,6 +62,9 @@ func decideRunning(v *view, replicas int32, told *Told) (running int32, w claims
 		case marked:
 			w.WakeAt(m.by)
 		}
+		if !m.running && !m.starting.IsZero() {
+			w.WakeAfter(v.Now, m.starting.Add(moverStartsWithin))
+		}
 	}
 	return running, w
 }

@@ -33,13 +33,21 @@ func (s *scene) mover(changes ...func(*claims.Job)) *scene {
 	return s
 }
 
+// starting adds a pod of leaving member 2's mover that was made then, and doesn't run yet.
+func (s *scene) starting(at time.Time) *scene {
+	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.by(), Created: at})
+	return s
+}
+
+func ran(j *claims.Job) { j.Ran = true }
+
 func marks(at time.Time) func(*claims.Claim) { return func(c *claims.Claim) { c.LeavingSince = at } }
 
 func moverFailed(j *claims.Job) { j.State, j.Message = claims.JobFailed, "BackoffLimitExceeded" }
 
 func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 	const moves = "move the items of the member of claim data-2, by ring " + target
-	shrinks := []string{"apply the StatefulSet, 2 replicas"}
+	shrinks, stays := []string{"apply the StatefulSet, 2 replicas"}, []string{"apply the StatefulSet, 3 replicas"}
 	ends := append(shrinks[:1:1], "delete Job move-data-2: its member leaves now")
 	gone := []string{"2 Waiting PodPresent"}
 	for what, test := range map[string]struct {
@@ -62,6 +70,9 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 
 		"its mover runs for longer than it can": {shrinking().mover().change(2, marks(now.Add(-time.Hour-2*time.Minute))), 2, ends, gone},
 		"its mover has not started in time":     {shrinking().move(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
+		"its mover's pod is replaced":           {shrinking().move(2, ran).change(2, marks(now.Add(-time.Hour))), 3, stays, []string{"2 Leaving"}},
+		"its mover's next pod starts":           {shrinking().move(2, ran).change(2, marks(now.Add(-time.Hour))).starting(now.Add(-30 * time.Second)), 3, stays, []string{"2 Leaving"}},
+		"its mover's next pod does not start":   {shrinking().move(2, ran).change(2, marks(now.Add(-time.Hour))).starting(now.Add(-time.Minute)), 2, ends, gone},
 		"no mover was made in time":             {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
 		"a mark of tomorrow":                    {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
 		"its mover has ended well":              {shrinking().mover(allMoved).with(noMovers), 2, shrinks, gone},
@@ -111,6 +122,14 @@ func TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan(t *testing.T) {
 	began := now.Add(-30 * time.Minute)
 	s := shrinking().mover().change(2, marks(began))
 	if p, want := Next(&s.o), began.Add(2*moverStartsWithin+s.o.Cluster.MoveDeadline); !p.Wake.Equal(want) {
+		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
+	}
+}
+
+// The end of the wait for a mover's next pod brings a plan.
+func TestTheEndOfTheWaitForAMoversNextPodBringsAPlan(t *testing.T) {
+	s := shrinking().move(2, ran).change(2, marks(now.Add(-30*time.Minute))).starting(now.Add(-time.Second))
+	if p, want := Next(&s.o), now.Add(moverStartsWithin-time.Second); !p.Wake.Equal(want) {
 		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
 	}
 }

@@ -25,10 +25,11 @@ import (
 // moverStartsWithin bounds how long a leaving member keeps running without a mover at work.
 const moverStartsWithin = time.Minute
 
-// mostMovers is how many members' items are moved at once, leaving and staying members together.
+// mostMovers is how many members' items are moved at once, leaving and staying members together: as many as a large
+// cluster has, because a mover that is not prepared when the list changes does not wait for clients.
 // spec.drain.parallelism does not count here: a mover takes less than a second for most caches, or
 // waits for clients.
-const mostMovers = 8
+const mostMovers = 64
 
 // leavingOf works out how a member leaves. The plan asks for live, and MayMove asks it about live state.
 func (v *view) leavingOf(m *member) (l leaving) {
@@ -53,8 +54,14 @@ func (v *view) leavingOf(m *member) (l leaving) {
 	// future does not count as recent.
 	age := v.Now.Sub(m.LeavingSince)
 	soon := m.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin || v.askOldOwners
-	l.waits = job == nil && soon || active && (soon || m.running)
+	l.waits = job == nil && soon || active && (soon || m.running || m.restarts(v.Now))
 	return l
+}
+
+// restarts tells whether the member's mover has been at work, and its next pod is about to be. A pod that doesn't start
+// keeps no member.
+func (m *member) restarts(now time.Time) bool {
+	return m.mover.Ran && (m.starting.IsZero() || m.starting.Add(moverStartsWithin).After(now))
 }
 
 // leavingPod works out how a member without a volume leaves.

@@ -124,10 +124,16 @@ func moved(c *claims.Claim, j *claims.Job) (receipt *action.Receipt, why string)
 // interrupt ends moves that are at work when a member returns empty.
 func (m *movers) interrupt() {
 	for i := range m.Moves {
-		if j := &m.Moves[i]; m.returns != "" && j.MayRun() && !j.Waits && !m.idle(j) {
+		if j := &m.Moves[i]; m.returns != "" && m.moves(j) && !m.idle(j) {
 			m.DeleteJob(j, m.returns)
 		}
 	}
+}
+
+// moves tells whether the Job may be moving items: a prepared one, if a pod of it was told to begin.
+func (m *movers) moves(j *claims.Job) bool {
+	told := slices.ContainsFunc(m.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Moves() })
+	return j.MayRun() && (!j.Waits || told)
 }
 
 // moveLeaving starts the movers of leaving members.
@@ -210,7 +216,7 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 	switch {
 	case job.Deleting:
 		return state.is(MoveWaits, claims.InTurn, "an earlier Job is being deleted")
-	case job.MayRun() && !job.Waits && m.returns != "":
+	case m.moves(job) && m.returns != "":
 		return state.is(MoveWaits, claims.InTurn, m.returns)
 	case job.Target != m.target:
 		w.DeleteJob(job, "the ring has changed, or a member is lost")

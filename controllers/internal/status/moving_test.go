@@ -68,3 +68,18 @@ func TestMovingTellsWhoseItemsAreMoved(t *testing.T) {
 		t.Errorf("progressing %+v", c)
 	}
 }
+
+// The late share is that of the member with the largest one.
+func TestTheLateShareIsTheLargest(t *testing.T) {
+	in := input(3).toMove(1, plan.MoveRuns, "", "").toMove(0, plan.MoveRuns, "", "")
+	if s := compute(t, in); s.LatePercent != 0 {
+		t.Errorf("%d %% are late, and no mover says so", s.LatePercent)
+	}
+	in.Progress = map[types.UID]contract.Progress{
+		in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseSettling, Late: 0.101},
+		in.Plan.Moves[1].Claim.UID: {Phase: contract.PhaseSettling, Late: 0.42},
+	}
+	if s := compute(t, in); s.LatePercent != 42 {
+		t.Errorf("%d %% are late, want 42", s.LatePercent)
+	}
+}
