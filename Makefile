@@ -276,14 +276,15 @@ verify-ours: ## Check that no file has the licence header or the copyright line 
 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt runs alone
-	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
+	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libevent-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli zsh fish
 
-# Debian's memcacheds of other suites, which some tests take as members.
+# Debian's memcacheds of other suites, which some tests take as members, and one with 64-bit client flags.
 SUITES ?= bullseye trixie
 .PHONY: memcacheds
-memcacheds: ## Fetch older and newer memcacheds of Debian's into bin/memcached-SUITE, and install nothing
+memcacheds: test-packages ## Fetch older and newer memcacheds of Debian's into bin/memcached-SUITE, build bin/memcached-large, and install neither
 	@for suite in $(SUITES); do hack/memcached-suite.sh $(BIN)/memcached-$$suite $$suite; done
+	@hack/memcached-large.sh $(BIN)/memcached-large bookworm
 
 .PHONY: clients
 clients: $(addprefix $(CLIENTS)/,thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients
@@ -302,19 +303,19 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	@touch $@
 
 UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/argocd ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tied ./test/tier ./version
+# Modules of their own.
+MODULES := test/cluster hack/image hack/chart
 # Folders of the test that RUN names.
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
-PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
+PACKAGES ?= $(if $(RUN),$(addprefix ./,$(filter-out $(addsuffix /%,$(MODULES)),$(RUN_IN))),$(UNIT))
+# Packages of a module of its own that are tested: all, or the ones with RUN.
+in_module = $(if $(RUN),$(patsubst $1/%,./%,$(filter $1/%,$(RUN_IN))),$(if $(filter-out $(UNIT),$(PACKAGES)),,./...))
 
 .PHONY: test-unit
 test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
 	@# Most of these tests wait for processes: more of them than CPUs run at once.
-	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -parallel=6 $(PACKAGES)
-ifeq ($(PACKAGES),$(UNIT))
-	cd test/cluster && $(GO_TEST) ./...
-	cd hack/image && $(GO_TEST) ./...
-	cd hack/chart && $(GO_TEST) ./...
-endif
+	$(if $(PACKAGES),TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -parallel=6 $(PACKAGES))
+	$(foreach m,$(MODULES),$(if $(call in_module,$m),(cd $m && $(GO_TEST) $(call in_module,$m));))
 
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on, and ten times as many random histories: a quarter of an hour, several gigabytes

@@ -44,14 +44,10 @@ func Program(tb testing.TB, name string) string {
 }
 
 // Large returns a memcached that was built with 64-bit client flags (--enable-large-client-flags): the
-// environment's MEMCACHED_LARGE. Without one the test is skipped.
+// environment's MEMCACHED_LARGE, or else the one of `make memcacheds`.
 func Large(tb testing.TB) string {
 	tb.Helper()
-	path := os.Getenv("MEMCACHED_LARGE")
-	if path == "" {
-		tb.Skip("MEMCACHED_LARGE names no memcached with 64-bit client flags")
-	}
-	return path
+	return Suite(tb, "large")
 }
 
 // Newer returns a memcached that is newer than Debian's: the environment's MEMCACHED_NEW, or else trixie's. Since 1.6.40
