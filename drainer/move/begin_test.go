@@ -313,7 +313,8 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 			var more atomic.Bool
 			done := make(chan error, 1)
 			go func() {
-				is, err := true, error(nil)
+				var is bool
+				var err error
 				if l.leaving != nil {
 					is, err = l.leaving.settle(t.Context(), some, 0)
 				} else {
