@@ -276,14 +276,15 @@ verify-ours: ## Check that no file has the licence header or the copyright line 
 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt runs alone
-	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libevent-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
+	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli zsh fish
 
 # Debian's memcacheds of other suites, which some tests take as members, and one with 64-bit client flags.
 SUITES ?= bullseye trixie
 .PHONY: memcacheds
-memcacheds: test-packages ## Fetch older and newer memcacheds of Debian's into bin/memcached-SUITE, build bin/memcached-large, and install neither
+memcacheds: ## Fetch older and newer memcacheds of Debian's into bin/memcached-SUITE, build bin/memcached-large, and install neither
 	@for suite in $(SUITES); do hack/memcached-suite.sh $(BIN)/memcached-$$suite $$suite; done
+	@hack/packages.sh gcc libc6-dev libevent-dev
 	@hack/memcached-large.sh $(BIN)/memcached-large bookworm
 
 .PHONY: clients
@@ -309,11 +310,12 @@ MODULES := test/cluster hack/image hack/chart
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(filter-out $(addsuffix /%,$(MODULES)),$(RUN_IN))),$(UNIT))
 # Packages of a module of its own that are tested: all, or the ones with RUN.
-in_module = $(if $(RUN),$(patsubst $1/%,./%,$(filter $1/%,$(RUN_IN))),$(if $(filter-out $(UNIT),$(PACKAGES)),,./...))
+in_module = $(if $(RUN),$(patsubst $1/%,./%,$(filter $1/%,$(RUN_IN))),$(if $(subst $(UNIT),,$(PACKAGES)),,./...))
 
 .PHONY: test-unit
 test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
 	@# Most of these tests wait for processes: more of them than CPUs run at once.
+	$(if $(PACKAGES)$(foreach m,$(MODULES),$(call in_module,$m)),,$(error no test is named $(RUN)))
 	$(if $(PACKAGES),TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -parallel=6 $(PACKAGES))
 	$(foreach m,$(MODULES),$(if $(call in_module,$m),(cd $m && $(GO_TEST) $(call in_module,$m));))
 

@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,7 +106,9 @@ type MemcachedReconciler struct {
 	// notCreated knows since when pods are missing, and why.
 	notCreated read.MissingPods
 	// missing knows since when members have had no pod.
-	missing remembered.Missing
+	missing remembered.Missing[int32]
+	// idle has since when Jobs have had no pod at work.
+	idle remembered.Missing[types.UID]
 	// monitors and bindings apply objects that are not watched.
 	monitors apply.Monitors
 	bindings apply.Bindings
@@ -124,7 +127,7 @@ type outcome struct {
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates, Steps: r.steps, Nodes: r.nodes,
-		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen, Missing: &r.missing,
+		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen, Missing: &r.missing, Idle: &r.idle,
 	}
 }
 
@@ -315,6 +318,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.bindings.Forget(key)
 	r.notCreated.Forget(key)
 	r.missing.Forget(key)
+	r.idle.Forget(key)
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.rings.Forget(key)

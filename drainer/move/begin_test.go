@@ -110,6 +110,9 @@ func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 // requests in pairs: one at the member by the old list, and one for a key that stays there, or at a new
 // owner.
 type following struct {
+	from, to, beside *memcache.Conn
+	key, other       string
+
 	late, stop atomic.Bool
 	bursts     atomic.Int64
 	done       sync.WaitGroup
@@ -117,24 +120,34 @@ type following struct {
 
 // follow starts such a client: late requests go to from, or else to; others go to beside all the time.
 func follow(t *testing.T, from, to, beside *memcache.Conn, key, other string) *following {
-	f := &following{}
-	f.late.Store(true)
-	f.done.Go(func() {
-		for !f.stop.Load() {
-			c := to
-			if f.late.Load() {
-				c = from
+	f := &following{from: from, to: to, beside: beside, key: key, other: other}
+	makeRequests(t, f)
+	return f
+}
+
+// makeRequests makes the clients' requests in turn, so that each makes as many, until the first one ends.
+func makeRequests(t *testing.T, clients ...*following) {
+	for _, f := range clients {
+		f.late.Store(true)
+	}
+	first := clients[0]
+	first.done.Go(func() {
+		for !first.stop.Load() {
+			for _, f := range clients {
+				c := f.to
+				if f.late.Load() {
+					c = f.from
+				}
+				if err := errors.Join(burst(c, f.key), burst(f.beside, f.other)); err != nil {
+					t.Error(err)
+					return
+				}
+				f.bursts.Add(1)
 			}
-			if err := errors.Join(burst(c, key), burst(beside, other)); err != nil {
-				t.Error(err)
-				return
-			}
-			f.bursts.Add(1)
 			time.Sleep(time.Millisecond)
 		}
 	})
-	t.Cleanup(f.end)
-	return f
+	t.Cleanup(first.end)
 }
 
 // staysAt returns a key that the first server keeps.
@@ -244,7 +257,10 @@ func TestAMoverWaitsForItsOwnMembersClients(t *testing.T) {
 	for i, f := range members {
 		key := fmt.Sprintf("late%d", i)
 		owner := owners.servers[owners.owner.Owner([]byte(key))]
-		clients[i] = follow(t, f.member.Dial(), owner.Dial(), owners.servers[0].Dial(), key, "other")
+		clients[i] = &following{from: f.member.Dial(), to: owner.Dial(), beside: owners.servers[0].Dial(), key: key, other: "other"}
+	}
+	makeRequests(t, clients...)
+	for i, f := range members {
 		done[i] = make(chan contract.Receipt, 1)
 		e, file := f.engine(), filepath.Join(t.TempDir(), "begin")
 		e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
@@ -316,9 +332,9 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 				var is bool
 				var err error
 				if l.leaving != nil {
-					is, err = l.leaving.settle(t.Context(), some, 0)
+					is, err = l.leaving.settle(t.Context(), some, shortRest)
 				} else {
-					is, err = l.staying.settle(t.Context(), l, 0, some)
+					is, err = l.staying.settle(t.Context(), l, shortRest, some)
 				}
 				more.Store(is)
 				done <- err

@@ -78,6 +78,14 @@ func (c *clients) add(l look) {
 	c.looks = append(c.looks, l)
 }
 
+// period is how long the looks took.
+func (c *clients) period() (took time.Duration) {
+	for i := range c.looks {
+		took += c.looks[i].took
+	}
+	return took
+}
+
 // measure takes the looks so far as those before clients are told.
 func (c *clients) measure() {
 	var took, without time.Duration

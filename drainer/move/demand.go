@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,7 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 		d.l.clients.unseen()
 	}
 	d.pending, d.reads, d.whole = 0, 0, d.now.at
-	for i := range d.l.servers {
+	for _, i := range rand.Perm(len(d.l.servers)) { // other movers ask others
 		if d.l.leaving != nil && len(d.owners) < mostOwners && (d.l.lost == nil || !d.l.lost[i]) {
 			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
 		}

@@ -32,8 +32,9 @@ type Job struct {
 	Target string
 	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
-	// Ran: a pod of the Job has been at work.
-	Ran bool
+	// IdleSince is since when no pod of the Job has been at work, as far as the operator's process knows; zero if one is, or
+	// if that is not known.
+	IdleSince time.Time
 	// Answers is the person's request that was there when the Job was made, which copies from another cache.
 	Answers string
 	// SetVersion is that of the StatefulSet for which the Job was made, if others own the StatefulSet.
@@ -68,8 +69,6 @@ type Drainer struct {
 	Target   string
 	// Waits: the drainer moves nothing until it is told to begin.
 	Waits bool
-	// Created is when the pod was made; zero if it is being deleted, and the next one is still to come.
-	Created time.Time
 	// Running: the drainer has started. Prepared: it has also connected to all servers that it
 	// needs, as far as is known. Settles: a leaving member's drainer has found nothing more, and
 	// waits for the last clients.

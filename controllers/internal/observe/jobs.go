@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,8 +36,23 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	o.EndedJobs, o.DrainerPods = jobs.Ended, jobs.Pods
 	o.Unlabelled = append(o.Unlabelled, jobs.Unlabelled...)
 	r.observeTemplate(o)
+	r.observeIdle(key, o)
 	r.observeProgress(key, o)
 	return nil
+}
+
+// observeIdle notes which movers have no pod at work: for a moment, between two pods, or for longer. A pod that was evicted
+// leaves no trace.
+func (r *Reader) observeIdle(key client.ObjectKey, o *State) {
+	var idle []types.UID
+	for i := range o.Moves {
+		job := &o.Moves[i]
+		works := slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && read.AtWork(&p) })
+		if read.State(job) == claims.JobActive && !works {
+			idle = append(idle, job.UID)
+		}
+	}
+	o.IdleSince = r.Idle.Note(key, idle, o.Now)
 }
 
 func (o *State) addJob(job *batchv1.Job) {

@@ -5,11 +5,14 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/remembered"
 
@@ -22,7 +25,7 @@ func TestAMemberBetweenTwoPodsHasNotBeenAwayForLong(t *testing.T) {
 	began := time.Unix(1e9, 0)
 	created := metav1.NewTime(began.Add(-time.Hour))
 	key := client.ObjectKeyFromObject(testCluster())
-	r := &Reader{Missing: &remembered.Missing{}}
+	r := &Reader{Missing: &remembered.Missing[int32]{}}
 	for _, step := range []struct {
 		after time.Duration
 		pods  []string
@@ -45,5 +48,34 @@ func TestAMemberBetweenTwoPodsHasNotBeenAwayForLong(t *testing.T) {
 	_, _, away := readiness("cache", nil, 2, func(member int32) time.Time { return r.Missing.Since(key, member, began.Add(time.Minute)) })
 	if want := []plan.Away{{Ordinal: 0, Since: began.Add(2 * time.Second)}, {Ordinal: 1, Since: began.Add(time.Minute)}}; !cmp.Equal(want, away) {
 		t.Errorf("a live read: %+v, want %+v", away, want)
+	}
+}
+
+// A mover's pod that was evicted leaves no trace, and its Job counts no failure. A leaving member waits for the next pod for a
+// while.
+func TestAMoverBetweenTwoPodsHasNotBeenIdleForLong(t *testing.T) {
+	began := time.Unix(1e9, 0)
+	key := client.ObjectKeyFromObject(testCluster())
+	r := &Reader{Idle: &remembered.Missing[types.UID]{}}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "move", Controller: ptr.To(true)}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	ends := *pod.DeepCopy()
+	ends.DeletionTimestamp = &metav1.Time{Time: began}
+	for _, step := range []struct {
+		after time.Duration
+		pods  []corev1.Pod
+		want  time.Time
+	}{
+		{0, nil, began},
+		{time.Second, []corev1.Pod{pod}, time.Time{}},
+		{time.Hour, []corev1.Pod{ends}, began.Add(time.Hour)},
+		{time.Hour + time.Second, nil, began.Add(time.Hour)},
+	} {
+		o := &State{Cluster: testCluster(), Now: began.Add(step.after)}
+		o.Moves, o.DrainerPods = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "move"}}}, step.pods
+		r.observeIdle(key, o)
+		if got := o.Input().Moves[0].IdleSince; !got.Equal(step.want) {
+			t.Errorf("after %s: idle since %s, want %s", step.after, got, step.want)
+		}
 	}
 }

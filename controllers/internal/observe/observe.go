@@ -75,7 +75,9 @@ type Reader struct {
 	NotCreated    *read.MissingPods
 	GrowthRefused *remembered.Answers[string]
 	// Missing remembers since when members have had no pod; nil knows of no time.
-	Missing *remembered.Missing
+	Missing *remembered.Missing[int32]
+	// Idle remembers since when Jobs that move items have had no pod at work; nil knows of no time.
+	Idle *remembered.Missing[types.UID]
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
 	Seen *remembered.Names
 	// Obstructed has the claims whose last step the API server has refused; nil remembers none.
@@ -155,6 +157,8 @@ type State struct {
 	NodesUnknown string
 	// MissingSince has since when members have had no pod, as far as is known.
 	MissingSince map[int32]time.Time
+	// IdleSince has since when Jobs that move items have had no pod at work, as far as is known.
+	IdleSince map[types.UID]time.Time
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
@@ -489,6 +493,7 @@ func (o *State) Input() plan.Observed {
 // planJob translates the Job for the plan, with the known facts about its pods.
 func (o *State) planJob(job *batchv1.Job) claims.Job {
 	out := PlanJob(job, o.DrainerPods)
+	out.IdleSince = o.IdleSince[job.UID]
 	out.Unstarted = out.State == claims.JobActive && read.Unstarted(job, o.DrainerPods)
 	if out.State == claims.JobActive && o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark {
 		out.Replace = "members listen at other ports now" // the Job would not reach them

@@ -62,8 +62,8 @@ func decideRunning(v *view, replicas int32, told *Told) (running int32, w claims
 		case marked:
 			w.WakeAt(m.by)
 		}
-		if !m.running && !m.starting.IsZero() {
-			w.WakeAfter(v.Now, m.starting.Add(moverStartsWithin))
+		if m.mover != nil && !m.mover.IdleSince.IsZero() {
+			w.WakeAfter(v.Now, m.mover.IdleSince.Add(moverStartsWithin))
 		}
 	}
 	return running, w

@@ -33,13 +33,8 @@ func (s *scene) mover(changes ...func(*claims.Job)) *scene {
 	return s
 }
 
-// starting adds a pod of leaving member 2's mover that was made then, and doesn't run yet.
-func (s *scene) starting(at time.Time) *scene {
-	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.by(), Created: at})
-	return s
-}
-
-func ran(j *claims.Job) { j.Ran = true }
+// idle: no pod of the Job has been at work since.
+func idle(since time.Time) func(*claims.Job) { return func(j *claims.Job) { j.IdleSince = since } }
 
 func marks(at time.Time) func(*claims.Claim) { return func(c *claims.Claim) { c.LeavingSince = at } }
 
@@ -70,9 +65,8 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 
 		"its mover runs for longer than it can": {shrinking().mover().change(2, marks(now.Add(-time.Hour-2*time.Minute))), 2, ends, gone},
 		"its mover has not started in time":     {shrinking().move(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
-		"its mover's pod is replaced":           {shrinking().move(2, ran).change(2, marks(now.Add(-time.Hour))), 3, stays, []string{"2 Leaving"}},
-		"its mover's next pod starts":           {shrinking().move(2, ran).change(2, marks(now.Add(-time.Hour))).starting(now.Add(-30 * time.Second)), 3, stays, []string{"2 Leaving"}},
-		"its mover's next pod does not start":   {shrinking().move(2, ran).change(2, marks(now.Add(-time.Hour))).starting(now.Add(-time.Minute)), 2, ends, gone},
+		"its mover's pod is gone":               {shrinking().move(2, idle(now.Add(-59*time.Second))).change(2, marks(now.Add(-time.Hour))), 3, stays, []string{"2 Leaving"}},
+		"its mover's next pod does not start":   {shrinking().move(2, idle(now.Add(-time.Minute))).change(2, marks(now.Add(-time.Hour))), 2, ends, gone},
 		"no mover was made in time":             {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
 		"a mark of tomorrow":                    {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
 		"its mover has ended well":              {shrinking().mover(allMoved).with(noMovers), 2, shrinks, gone},
@@ -128,7 +122,7 @@ func TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan(t *testing.T) {
 
 // The end of the wait for a mover's next pod brings a plan.
 func TestTheEndOfTheWaitForAMoversNextPodBringsAPlan(t *testing.T) {
-	s := shrinking().move(2, ran).change(2, marks(now.Add(-30*time.Minute))).starting(now.Add(-time.Second))
+	s := shrinking().move(2, idle(now.Add(-time.Second))).change(2, marks(now.Add(-30*time.Minute)))
 	if p, want := Next(&s.o), now.Add(moverStartsWithin-time.Second); !p.Wake.Equal(want) {
 		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
 	}

@@ -54,14 +54,8 @@ func (v *view) leavingOf(m *member) (l leaving) {
 	// future does not count as recent.
 	age := v.Now.Sub(m.LeavingSince)
 	soon := m.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin || v.askOldOwners
-	l.waits = job == nil && soon || active && (soon || m.running || m.restarts(v.Now))
+	l.waits = job == nil && soon || active && (soon || m.running || job.IdleSince.Add(moverStartsWithin).After(v.Now))
 	return l
-}
-
-// restarts tells whether the member's mover has been at work, and its next pod is about to be. A pod that doesn't start
-// keeps no member.
-func (m *member) restarts(now time.Time) bool {
-	return m.mover.Ran && (m.starting.IsZero() || m.starting.Add(moverStartsWithin).After(now))
 }
 
 // leavingPod works out how a member without a volume leaves.

@@ -47,9 +47,6 @@ func memberOf(o *Observed, c *claims.Claim) member {
 		if d := &o.Drainers[i]; d.ClaimUID == c.UID {
 			m.hasMover = m.hasMover || d.Mover()
 			m.running = m.running || d.Mover() && d.Running
-			if d.Mover() && d.Created.After(m.starting) {
-				m.starting = d.Created
-			}
 			m.prepared, m.settles = m.prepared || d.Prepared, m.settles || d.Settles
 		}
 	}

@@ -71,9 +71,8 @@ type member struct {
 	// mover's pod whose Job is gone.
 	mover    *claims.Job
 	hasMover bool
-	// The state of the mover's pod, as in claims.Drainer; starting is when the newest one was made, zero if there is none.
+	// The state of the mover's pod, as in claims.Drainer.
 	running, prepared, settles bool
-	starting                   time.Time
 	// afterMove: the volume is drained after the moves (order.go).
 	afterMove bool
 	// misplaced: the member may have items that clients look for elsewhere. A claim that is being deleted is

@@ -3,25 +3,26 @@ package remembered
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Missing remembers since when members have had no pod: nothing in the cluster says so. A nil Missing knows of no time,
-// so each such member has been away for long.
-type Missing struct{ kept ByObject[map[int32]time.Time] }
+// Missing remembers since when members have had no pod, or Jobs no pod at work: nothing in the cluster says so. A nil
+// Missing knows of no time, so each of these has had none for long.
+type Missing[K int32 | types.UID] struct{ kept ByObject[map[K]time.Time] }
 
-// Note notes the members of a cluster that have no pod now, and returns since when.
-func (m *Missing) Note(cluster client.ObjectKey, members []int32, now time.Time) map[int32]time.Time {
+// Note notes those of a cluster that have no pod now, and returns since when.
+func (m *Missing[K]) Note(cluster client.ObjectKey, missing []K, now time.Time) map[K]time.Time {
 	if m == nil {
 		return nil
 	}
-	if len(members) == 0 {
+	if len(missing) == 0 {
 		m.kept.Forget(cluster)
 		return nil
 	}
-	since := make(map[int32]time.Time, len(members))
-	m.kept.Use(cluster, func(kept *map[int32]time.Time) {
-		for _, i := range members {
+	since := make(map[K]time.Time, len(missing))
+	m.kept.Use(cluster, func(kept *map[K]time.Time) {
+		for _, i := range missing {
 			if t, known := (*kept)[i]; known {
 				since[i] = t
 			} else {
@@ -33,13 +34,13 @@ func (m *Missing) Note(cluster client.ObjectKey, members []int32, now time.Time)
 	return since
 }
 
-// Since is what the last Note returned, for a live read, which may find more members without a pod: those since now.
-func (m *Missing) Since(cluster client.ObjectKey, member int32, now time.Time) (since time.Time) {
+// Since is what the last Note returned, for a live read, which may find more without a pod: those since now.
+func (m *Missing[K]) Since(cluster client.ObjectKey, missing K, now time.Time) (since time.Time) {
 	if m == nil {
 		return since
 	}
-	m.kept.Use(cluster, func(kept *map[int32]time.Time) {
-		if t, known := (*kept)[member]; known {
+	m.kept.Use(cluster, func(kept *map[K]time.Time) {
+		if t, known := (*kept)[missing]; known {
 			now = t
 		}
 	})
@@ -47,4 +48,4 @@ func (m *Missing) Since(cluster client.ObjectKey, member int32, now time.Time) (
 }
 
 // Forget forgets a cluster that is gone.
-func (m *Missing) Forget(cluster client.ObjectKey) { m.kept.Forget(cluster) }
+func (m *Missing[K]) Forget(cluster client.ObjectKey) { m.kept.Forget(cluster) }

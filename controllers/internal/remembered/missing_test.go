@@ -12,7 +12,7 @@ import (
 func TestAMemberIsMissingSinceItWasFirstMissed(t *testing.T) {
 	key, other := client.ObjectKey{Name: "cache"}, client.ObjectKey{Name: "other"}
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
-	var m Missing
+	var m Missing[int32]
 	for _, step := range []struct {
 		missing []int32
 		now     int64

@@ -135,11 +135,7 @@ func AsDrainer(pod *corev1.Pod) (d claims.Drainer, is bool) {
 	if duty == (identity.Duty{}) || DrainerEnded(pod) {
 		return d, false
 	}
-	d = claims.Drainer{Pod: pod.Name, ClaimUID: duty.Claim, Target: duty.Target, Waits: duty.Waits, Running: AtWork(pod)}
-	if pod.DeletionTimestamp == nil {
-		d.Created = pod.CreationTimestamp.Time
-	}
-	return d, true
+	return claims.Drainer{Pod: pod.Name, ClaimUID: duty.Claim, Target: duty.Target, Waits: duty.Waits, Running: AtWork(pod)}, true
 }
 
 // Mounted has the UIDs of the claims that pods of drainers mount, and of those whose drain is at work

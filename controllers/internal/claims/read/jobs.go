@@ -147,7 +147,6 @@ func (o *Owner) Job(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 		Survivors: action.Range{Start: d.Start, Count: d.Survivors},
 		Target:    d.Target,
 		Waits:     d.Waits,
-		Ran:       job.Status.Failed > 0 || !Unstarted(job, pods),
 		Claims:    identity.Claims(job),
 		State:     State(job),
 		Deleting:  job.DeletionTimestamp != nil,

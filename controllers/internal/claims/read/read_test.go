@@ -208,35 +208,3 @@ func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 		}
 	}
 }
-
-// A Job whose pod was replaced has run, although its next pod hasn't.
-func TestAJobHasRunIfOneOfItsPodsHas(t *testing.T) {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "job"}}
-	pod := func(change func(*corev1.Pod)) []corev1.Pod {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: ptr.To(true)}}}}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer}}
-		change(&p)
-		return []corev1.Pod{p}
-	}
-	starts := pod(func(*corev1.Pod) {})
-	runs := pod(func(p *corev1.Pod) {
-		p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
-	})
-	failed := job.DeepCopy()
-	failed.Status.Failed = 1
-	for what, test := range map[string]struct {
-		job  *batchv1.Job
-		pods []corev1.Pod
-		want bool
-	}{
-		"no pod yet":            {job, nil, false},
-		"its first pod starts":  {job, starts, false},
-		"its pod runs":          {job, runs, true},
-		"its first pod is gone": {failed, nil, true},
-		"its second pod starts": {failed, starts, true},
-	} {
-		if got := (&Owner{}).Job(test.job, test.pods).Ran; got != test.want {
-			t.Errorf("%s: it has run is %t", what, got)
-		}
-	}
-}
