@@ -315,7 +315,7 @@ in_module = $(if $(RUN),$(patsubst $1/%,./%,$(filter $1/%,$(RUN_IN))),$(if $(sub
 .PHONY: test-unit
 test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
 	@# Most of these tests wait for processes: more of them than CPUs run at once.
-	$(if $(PACKAGES)$(foreach m,$(MODULES),$(call in_module,$m)),,$(error no test is named $(RUN)))
+	$(if $(strip $(PACKAGES)$(foreach m,$(MODULES),$(call in_module,$m))),,$(error no test is named $(RUN)))
 	$(if $(PACKAGES),TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -parallel=6 $(PACKAGES))
 	$(foreach m,$(MODULES),$(if $(call in_module,$m),(cd $m && $(GO_TEST) $(call in_module,$m));))
 
