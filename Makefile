@@ -232,7 +232,7 @@ all-router:
 all-move:
 	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -vE '$(MEMBER_PACKAGES)|$(ROUTER_PACKAGES)' | xargs)"
 all-controllers:
-	$(MAKE) test-unit PACKAGES="$(filter-out ./drainer/...,$(UNIT))"
+	$(MAKE) test-unit PACKAGES="$(filter-out ./drainer/...,$(UNIT))" WITH_MODULES=yes
 all-integration-1 all-integration-2:
 	$(MAKE) test-integration HALF=$(@:all-integration-%=%)
 $(CRASHPOINTS):
@@ -310,7 +310,7 @@ MODULES := test/cluster hack/image hack/chart
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(filter-out $(addsuffix /%,$(MODULES)),$(RUN_IN))),$(UNIT))
 # Packages of a module of its own that are tested: all, or the ones with RUN.
-in_module = $(if $(RUN),$(patsubst $1/%,./%,$(filter $1/%,$(RUN_IN))),$(if $(subst $(UNIT),,$(PACKAGES)),,./...))
+in_module = $(if $(RUN),$(patsubst $1/%,./%,$(filter $1/%,$(RUN_IN))),$(if $(or $(WITH_MODULES),$(if $(PACKAGES),$(if $(subst $(UNIT),,$(PACKAGES)),,yes))),./...))
 
 .PHONY: test-unit
 test-unit: test-packages memcacheds clients ## Run the unit tests, and the drainer against real memcached processes (RUN=TestName)
@@ -462,7 +462,7 @@ $(BIN)/images/memcached-again.tar: $(BIN)/images/memcached.tar | $(BIN)/image
 	@$(BIN)/image memcached --name=example.com/memcached:again --output=$@
 
 .PHONY: bench-continuity
-bench-continuity: images $(BIN)/images/memcached-again.tar ## Measure what an application sees of scalings, second by second, on a real cluster: an hour (CONTINUITY_FLAGS=…)
+bench-continuity: images $(BIN)/images/memcached-again.tar ## Measure what an application sees of scalings, second by second, on a real cluster: hours, one to three minutes a row (CONTINUITY_FLAGS=…)
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/continuity --out=$(BIN)/continuity $(CONTINUITY_FLAGS)
 

@@ -109,7 +109,7 @@ func Preview(ctx context.Context, reader client.Reader, before, after *cachev1al
 		return nil, fmt.Errorf("there is no size yet of Memcached %s: the operator writes one", before.Name)
 	}
 	observer := observe.Reader{
-		Cache: observe.Uncached(reader), Live: reader, Clock: clock.RealClock{}, NotCreated: &read.MissingPods{}, GrowthRefused: &remembered.Answers[string]{}, Missing: &remembered.Missing[int32]{},
+		Cache: observe.Uncached(reader), Live: reader, Clock: clock.RealClock{}, NotCreated: &read.MissingPods{}, GrowthRefused: &remembered.Answers[string]{}, Missing: &remembered.Missing[int32]{}, Idle: &remembered.Missing[types.UID]{},
 	}
 	state, err := observer.Observe(ctx, after)
 	if err != nil {

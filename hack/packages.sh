@@ -15,5 +15,5 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "Installing Debian packages: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
-install() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }
+install() { apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }
 install 2>/dev/null || { apt-get update -qq && install; }

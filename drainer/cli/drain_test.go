@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -190,9 +191,15 @@ func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	_, addresses := drainertest.Survivors(t, 1)
 	unreachable := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
 	m := drainertest.DrainArgs(t, dir, append(addresses, unreachable))
-	m.UnreachableTimeout = 3 * time.Second // also bounds connecting to the other one
-	r := drainertest.Drain(t, m)
-	r.OneLine(t, unreachable, "does not answer for 3s")
+	var r drainertest.Result
+	wait.AtSomeSpeed(t, 3*time.Second, func(rest time.Duration) error { // which also bounds connecting to the other one
+		m.UnreachableTimeout = rest
+		if r = drainertest.Drain(t, m); strings.Contains(r.Err, "waiting for survivor "+addresses[0]) {
+			return errors.New(r.Err)
+		}
+		return nil
+	})
+	r.OneLine(t, unreachable, fmt.Sprintf("does not answer for %s", m.UnreachableTimeout))
 	if r.Code != contract.ExitUnreachable || r.Receipt.Reason != "SurvivorUnreachable" || r.Receipt.AddsUp("the-claim") == nil {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}

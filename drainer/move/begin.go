@@ -132,7 +132,7 @@ func (s *starting) prepare(ctx context.Context, l *runningMember) error {
 		}
 	}
 	if s.Follow && l.counts() {
-		for began := time.Now(); l.clients.period() < measureFor && time.Since(began) < quietFor; {
+		for began := time.Now(); l.counts() && !l.clients.measured() && time.Since(began) < quietFor; {
 			if err := pace.Sleep(ctx, lookEvery); err != nil {
 				return err
 			}

@@ -150,6 +150,9 @@ func makeRequests(t *testing.T, clients ...*following) {
 	t.Cleanup(first.end)
 }
 
+// many is how many requests the movers of tests expect before they judge: of a thousand bursts, however long these take.
+const many = 50_000
+
 // staysAt returns a key that the first server keeps.
 func staysAt(e *Engine) string {
 	key := "stays"
@@ -159,7 +162,7 @@ func staysAt(e *Engine) string {
 	return key
 }
 
-// burst asks for a key so often together that also a slow machine makes many requests a second.
+// burst asks for a key so often together that also a slow machine makes enough requests a second.
 func burst(c *memcache.Conn, key string) error {
 	const n = 50
 	request, err := memcache.AppendFetch(nil, []byte(key))
@@ -205,7 +208,8 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 			supervise(t, member.Dial())
 			items := member.Items(t)
 			file := filepath.Join(t.TempDir(), "begin")
-			e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+			log := &drainertest.Buffer{}
+			e.Log, e.need, e.Begin = log, many, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
 			done := make(chan contract.Receipt, 1)
 			go func() {
 				if leaves {
@@ -230,7 +234,7 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := member.Items(t); n != items {
-				t.Errorf("%d of %d items are left while the client is late", n, items)
+				t.Errorf("%d of %d items are left while the client is late\n%s", n, items, log)
 			}
 			client.late.Store(false)
 			wait.For(t, "the items to be moved", func() error {
@@ -263,7 +267,7 @@ func TestAMoverWaitsForItsOwnMembersClients(t *testing.T) {
 	for i, f := range members {
 		done[i] = make(chan contract.Receipt, 1)
 		e, file := f.engine(), filepath.Join(t.TempDir(), "begin")
-		e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+		e.need, e.Begin = many, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
 		go func() {
 			done[i] <- e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{f.member.Address()})[0], t.TempDir(), 10*wait.Long)
 		}()
@@ -281,7 +285,7 @@ func TestAMoverWaitsForItsOwnMembersClients(t *testing.T) {
 	if r := <-done[0]; r.Reason != "" || r.Found != 1000 {
 		t.Errorf("%+v", r)
 	}
-	for end := clients[1].bursts.Load() + 500; clients[1].bursts.Load() < end && !t.Failed(); {
+	for end := clients[1].bursts.Load() + 1500; clients[1].bursts.Load() < end && !t.Failed(); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := members[1].member.Items(t); n != 1000 {
@@ -312,7 +316,7 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 				b.member, b.owner, beside = f.member, f.servers[0].Dial(), f.servers[0]
 			}
 			client := follow(t, b.member.Dial(), b.owner, beside.Dial(), b.keys[0], staysAt(b.engine))
-			l.patience, l.enter = 10*wait.Long, func(contract.Phase) {}
+			l.clients.need, l.patience, l.enter = many, 10*wait.Long, func(contract.Phase) {}
 			if err := l.resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -339,7 +343,7 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 				more.Store(is)
 				done <- err
 			}()
-			for end := client.bursts.Load() + 500; client.bursts.Load() < end; time.Sleep(time.Millisecond) {
+			for end := client.bursts.Load() + 1500; client.bursts.Load() < end; time.Sleep(time.Millisecond) {
 				select {
 				case err := <-done:
 					t.Fatalf("the next pass begins while the client is late: %t, %v", more.Load(), err)
@@ -364,7 +368,7 @@ func TestPatienceEndsTheWaitForTheFirstPass(t *testing.T) {
 	client := follow(t, f.member.Dial(), f.servers[0].Dial(), f.servers[0].Dial(), "late", "other")
 	e, log := f.engine(), &drainertest.Buffer{}
 	file := filepath.Join(t.TempDir(), "begin")
-	e.Log, e.Begin = log, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+	e.need, e.Log, e.Begin = 100*many, log, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
 	write(t, file, "2")
 	r := e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{f.member.Address()})[0], t.TempDir(), time.Second)
 	client.end()
@@ -405,7 +409,7 @@ func TestAnOwnerThatDoesNotAnswerIsNoMeasure(t *testing.T) {
 // many that the mover has looked at some.
 func storedByMovers(t *testing.T, c *memcache.Conn, key string, client *following) error {
 	const n = 1000
-	for end := client.bursts.Load() + 500; client.bursts.Load() < end && !t.Failed(); {
+	for end := client.bursts.Load() + 1500; client.bursts.Load() < end && !t.Failed(); {
 		err := c.Send(bytes.Repeat([]byte("ms "+key+" 1 ME\r\nx\r\n"), n))
 		for i := 0; i < n && err == nil; i++ {
 			_, err = c.Line()

@@ -57,6 +57,9 @@ type clients struct {
 	// them.
 	looks  []look
 	before time.Duration
+	// need is how many requests a judgement expects, if these are more than enough: on a busy machine, a test's client
+	// makes few at a time.
+	need float64
 }
 
 // look is the number of requests in a period, and of others that clients make whether or not they have followed.
@@ -78,12 +81,13 @@ func (c *clients) add(l look) {
 	c.looks = append(c.looks, l)
 }
 
-// period is how long the looks took.
-func (c *clients) period() (took time.Duration) {
+// measured tells whether the looks are enough to measure by.
+func (c *clients) measured() bool {
+	took, requests := time.Duration(0), 0.0
 	for i := range c.looks {
-		took += c.looks[i].took
+		took, requests = took+c.looks[i].took, requests+c.looks[i].requests
 	}
-	return took
+	return took >= measureFor && requests >= c.need
 }
 
 // measure takes the looks so far as those before clients are told.
@@ -114,7 +118,7 @@ func (c *clients) unseen() {
 }
 
 // forget is called when requests can't be counted any more.
-func (c *clients) forget() { *c = clients{} }
+func (c *clients) forget() { *c = clients{need: c.need} }
 
 // loseOthers is called when other requests can't be counted any more.
 func (c *clients) loseOthers() {
@@ -138,11 +142,13 @@ func (c *clients) expected(l *look) float64 {
 // late returns the share of the requests that was late lately, for so long that it shows whether that is of the
 // given size; ok is false if it has not been looked at for so long.
 func (c *clients) late(size float64) (share float64, ok bool) {
+	need := max(enough, c.need)
+	longest := time.Duration(need / enough * float64(longestWindow))
 	seen, requests, expected := time.Duration(0), 0.0, 0.0
 	for i := range slices.Backward(c.looks) {
 		l := &c.looks[i]
 		seen, requests, expected = seen+l.seen(), requests+l.requests, expected+c.expected(l)
-		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= enough || seen >= longestWindow) {
+		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= need || seen >= longest) {
 			return min(1, requests/max(1, expected)), true
 		}
 	}
@@ -178,7 +184,7 @@ func (c *clients) falls() bool {
 		l := &c.looks[i]
 		seen, requests[half], expected[half] = seen+l.seen(), requests[half]+l.requests, expected[half]+c.expected(l)
 	}
-	if seen < fallsWithin || expected[1] == 0 {
+	if seen < fallsWithin || expected[1] == 0 || expected[1] < c.need {
 		return false
 	}
 	before := requests[1] * expected[0] / expected[1]

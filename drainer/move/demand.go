@@ -30,11 +30,14 @@ type demand struct {
 	log            *requestLog
 	pending, reads float64
 	whole          time.Time
+	// others are the reads at owners since then.
+	others float64
 	// sampled are the commands of a member that stays before the rate was measured.
 	sampled struct{ commands, reads float64 }
-	// owners are some of those that get a leaving member's items, and asked is how many reads they had. Only reads are
-	// counted where other movers may be storing items.
+	// owners are some of those that get a leaving member's items, always the first ones of order, which is another one for
+	// each mover; asked is how many reads they had. Only reads are counted where other movers may be storing items.
 	owners []link
+	order  []int
 	asked  int64
 }
 
@@ -62,13 +65,23 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 	if own := d.own.Swap(0); d.l.leaving != nil && err == nil && d.now.commands != before+own {
 		d.l.clients.unseen()
 	}
-	d.pending, d.reads, d.whole = 0, 0, d.now.at
-	for _, i := range rand.Perm(len(d.l.servers)) { // other movers ask others
+	d.pending, d.reads, d.others, d.whole = 0, 0, 0, d.now.at
+	if d.order == nil {
+		d.order = rand.Perm(len(d.l.servers))
+	}
+	for _, i := range d.order {
 		if d.l.leaving != nil && len(d.owners) < mostOwners && (d.l.lost == nil || !d.l.lost[i]) {
 			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
 		}
 	}
 	d.atOwners(ctx)
+	const tries = 3
+	for n := 0; n < tries && err == nil && len(d.owners) > 0 && time.Since(d.now.at) > lookEvery; n++ { // as look says
+		d.now, err = d.l.counters(ctx)
+		d.whole = d.now.at
+		d.atOwners(ctx)
+		d.l.clients.unseen()
+	}
 	return err == nil, err
 }
 
@@ -116,7 +129,7 @@ func (d *demand) pause() {
 // look returns the requests since the last look. known is false if the log has to tell more first, and lost is
 // true if it doesn't.
 func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error) {
-	before := d.now
+	began, before := time.Now(), d.now
 	if d.now, err = d.l.counters(ctx); err != nil {
 		return l, false, false, err
 	}
@@ -126,8 +139,12 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 	}
 	share := 1.0
 	if d.l.leaving != nil {
-		if l.others = d.atOwners(ctx); len(d.owners) > 0 {
-			l.others += d.reads
+		if d.others += d.atOwners(ctx); len(d.owners) > 0 {
+			l.others = d.reads + d.others
+		}
+		// If one of them answers late, the numbers are not of one time; those of a longer time tell nevertheless.
+		if time.Since(began) > lookEvery && d.now.at.Sub(d.whole) < quietFor {
+			return l, false, false, nil
 		}
 	} else {
 		ofOthers, all, ended := d.log.take()
@@ -142,7 +159,7 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 	if d.l.leaving == nil {
 		l.others = d.readsOfItsOwn(l.requests)
 	}
-	d.pending, d.reads, d.whole = min(0, d.pending), 0, d.now.at
+	d.pending, d.reads, d.others, d.whole = min(0, d.pending), 0, 0, d.now.at
 	return l, true, false, nil
 }
 

@@ -65,6 +65,8 @@ type Engine struct {
 
 	// sending, if not nil, is called with the places of items before they are sent.
 	sending func(places []int64) error
+	// need is that of clients.
+	need float64
 
 	writers []*memcache.Writer
 	leased  *leased // nil: without leases

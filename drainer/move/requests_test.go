@@ -1,6 +1,10 @@
 package move
 
 import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -81,6 +85,54 @@ func TestOnlyLinesOfRequestsHaveAKey(t *testing.T) {
 		conn := 0
 		if is := r.parse([]byte(line), &conn); is != (want != "") || is && string(r.key) != want {
 			t.Errorf("%q is %t, %q", line, is, r.key)
+		}
+	}
+}
+
+// BenchmarkLogOfRequests measures what a log costs a busy memcached, and how many lines it leaves out: -bench LogOfRequests.
+func BenchmarkLogOfRequests(b *testing.B) {
+	for name, start := range map[string]func(testing.TB, ...string) *memcachedtest.Server{"1.6.18": memcachedtest.Start, "newer": memcachedtest.StartNewer} {
+		for _, logs := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s, logs %t", name, logs), func(b *testing.B) {
+				s, seen := start(b), atomic.Int64{}
+				if logs {
+					conn := s.Dial()
+					log, err := watchRequests(conn)
+					if err != nil {
+						b.Fatal(err)
+					}
+					var done sync.WaitGroup
+					done.Go(func() {
+						for {
+							if _, _, err := log.Next(); err != nil {
+								return
+							}
+							seen.Add(1)
+						}
+					})
+					defer done.Wait()
+					defer conn.Close()
+				}
+				const clients, n = 8, 10
+				var working sync.WaitGroup
+				for range clients {
+					c := s.Dial()
+					working.Go(func() {
+						for range b.N/clients/n + 1 {
+							err := c.Send(bytes.Repeat([]byte("mg key v\r\n"), n))
+							for i := 0; i < n && err == nil; i++ {
+								_, err = c.Line()
+							}
+							if err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				working.Wait()
+				b.ReportMetric(100*float64(seen.Load())/float64(b.N), "%logged")
+			})
 		}
 	}
 }

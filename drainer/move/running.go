@@ -346,7 +346,7 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
 		done:    e.done, settle: e.settle, enter: e.beginPhase, watch: link{server: member, dialer: e.Dialer}, earlier: earlier{seed: maphash.MakeSeed()},
 	}
-	l.demand.l = l
+	l.demand.l, l.clients.need = l, e.need
 	if e.Begin != nil {
 		l.starting = &starting{Begin: *e.Begin, e: e}
 	}

@@ -539,8 +539,14 @@ func TestASilentSourceIsNoSurvivor(t *testing.T) {
 	servers[0].Signal(syscall.SIGSTOP)
 	for i, want := range []struct{ reason, role string }{{reasonSource, "source"}, {reasonUnreachable, "survivor"}} {
 		a := drainertest.MoveArgs(t, "gomemcache", addresses[i], addresses)
-		a.UnreachableTimeout = 5 * time.Second
-		r := drainertest.Move(t, a)
+		var r drainertest.Result
+		wait.AtSomeSpeed(t, 3*time.Second, func(rest time.Duration) error {
+			a.UnreachableTimeout = rest
+			if r = drainertest.Move(t, a); strings.Contains(r.Err, "waiting for survivor "+addresses[1]) {
+				return errors.New(r.Err)
+			}
+			return nil
+		})
 		if r.Code != contract.ExitUnreachable || r.Receipt.Reason != want.reason {
 			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 		}

@@ -4,6 +4,7 @@ package volume
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/snapshot"
+	"example.com/memcached-operator/test/tier"
 )
 
 // smallDisk mounts a file system of that size. An ext2 reserves no room for a file: a write finds it full.
@@ -26,7 +28,7 @@ func smallDisk(t *testing.T, kind string, size string) string {
 	}
 	for _, step := range steps {
 		if out, err := exec.CommandContext(t.Context(), step[0], step[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%v: %v: %s", step, err, out)
+			tier.Needs(t, "a file system of its own, which root mounts", fmt.Errorf("%v: %w: %s", step, err, out))
 		}
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })

@@ -19,6 +19,23 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
+// onDisk returns a directory that is not in memory, where nothing is reserved.
+func onDisk(t *testing.T) string {
+	t.Helper()
+	for _, parent := range []string{os.TempDir(), "/var/tmp", "."} {
+		dir, err := os.MkdirTemp(parent, "volume-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		if inMemory, err := linux.InMemory(dir); !inMemory && err == nil {
+			return dir
+		}
+	}
+	tier.Needs(t, "a directory on a disk", errors.New("all are in memory"))
+	return ""
+}
+
 // If there is not enough room, that is reported, and no room is taken. A file system that can't reserve is
 // used without.
 func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
@@ -37,11 +54,7 @@ func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 		"it can't":                  {unix.EOPNOTSUPP, false, "", true},
 		"it is interrupted":         {unix.EINTR, false, "", true},
 	} {
-		dir, logged := t.TempDir(), ""
-		var st unix.Statfs_t
-		if err := unix.Statfs(dir, &st); err != nil || st.Type == unix.TMPFS_MAGIC {
-			t.Skipf("%s is in memory, where nothing is reserved: %v", dir, err)
-		}
+		dir, logged := onDisk(t), ""
 		path := filepath.Join(dir, contract.WarmFile)
 		if test.there {
 			if err := os.WriteFile(path, []byte("items"), 0o600); err != nil {
@@ -76,7 +89,7 @@ func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 	}
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("asked to end"))
-	dir := t.TempDir()
+	dir := onDisk(t)
 	if err := ReserveWarmFile(ended, dir, 8<<20, t.Logf); err == nil || !Missing(filepath.Join(dir, contract.WarmFile)) {
 		t.Errorf("it goes on, or leaves the file: %v", err)
 	}
@@ -87,10 +100,7 @@ func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 func TestRoomForTheWarmFileIsMadeByWhatWaitsForAReplay(t *testing.T) {
 	real := Fallocate
 	defer func() { Fallocate = real }()
-	dir := t.TempDir()
-	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
-		t.Skipf("%s is in memory, where nothing is reserved: %v", dir, err)
-	}
+	dir := onDisk(t)
 	for number := 1; number <= 3; number++ {
 		g := filepath.Join(dir, GenerationName(number, false))
 		if err := errors.Join(os.Mkdir(g, 0o700), os.WriteFile(filepath.Join(g, contract.WarmFile), make([]byte, 1<<20), 0o600)); err != nil {
