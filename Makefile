@@ -285,7 +285,7 @@ SUITES ?= bullseye trixie
 memcacheds: ## Fetch older and newer memcacheds of Debian's into bin/memcached-SUITE, build bin/memcached-large, and install neither
 	@for suite in $(SUITES); do hack/memcached-suite.sh $(BIN)/memcached-$$suite $$suite; done
 	@hack/packages.sh gcc libc6-dev libevent-dev
-	@hack/memcached-large.sh $(BIN)/memcached-large bookworm
+	@hack/memcached-large.sh $(BIN)/memcached-large trixie
 
 .PHONY: clients
 clients: $(addprefix $(CLIENTS)/,thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients

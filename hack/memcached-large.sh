@@ -18,7 +18,7 @@ options=(-qq -o Dir::Etc::sourcelist="$PWD/apt/sources.list" -o Dir::Etc::source
 apt-get "${options[@]}" update
 apt-get "${options[@]}" source --download-only memcached
 tar xf memcached_*.orig.tar.*
-(cd memcached-*/ && ./configure --quiet --enable-large-client-flags --disable-docs && env -u MAKEFLAGS -u MAKELEVEL make --silent memcached) >build.log 2>&1 || {
+(cd memcached-*/ && ./configure --quiet --enable-option-checking=fatal --enable-large-client-flags --disable-docs && env -u MAKEFLAGS -u MAKELEVEL make --silent memcached) >build.log 2>&1 || {
   tail -20 build.log >&2
   exit 1
 }
