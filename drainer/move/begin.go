@@ -132,18 +132,26 @@ func (s *starting) prepare(ctx context.Context, l *runningMember) error {
 		}
 	}
 	if s.Follow && l.counts() {
-		for began := time.Now(); l.counts() && !l.clients.measured() && time.Since(began) < quietFor; {
-			if err := pace.Sleep(ctx, lookEvery); err != nil {
-				return err
-			}
-			if _, err := l.observe(ctx); err != nil {
-				return err
-			}
+		if err := l.measure(ctx); err != nil {
+			return err
 		}
-		l.clients.measure()
 	}
 	s.until = time.Now().Add(s.Within)
 	s.e.beginPhase(contract.PhasePrepared)
+	return nil
+}
+
+// measure counts the requests of clients before these are told.
+func (l *runningMember) measure(ctx context.Context) error {
+	for began := time.Now(); l.counts() && !l.clients.measured() && time.Since(began) < quietFor; {
+		if err := pace.Sleep(ctx, lookEvery); err != nil {
+			return err
+		}
+		if _, err := l.observe(ctx); err != nil {
+			return err
+		}
+	}
+	l.clients.measure()
 	return nil
 }
 

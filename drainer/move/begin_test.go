@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -320,7 +321,7 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 			if err := l.resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for began := time.Now(); time.Since(began) < measureFor; {
+			for !l.clients.measured() {
 				if _, err := l.observe(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -403,6 +404,79 @@ func TestAnOwnerThatDoesNotAnswerIsNoMeasure(t *testing.T) {
 	}
 	l.demand.pause()
 	l.closeLinks()
+}
+
+// Owners that answer late hide no silence: looks that are taken together count for the time of all of them.
+func TestLateAnswersHideNoSilence(t *testing.T) {
+	t.Parallel()
+	l, late := newLeavingMember(t, 100, false).lateOwners()
+	late.Store(int64(lookEvery))
+	l.demand.hear(&export.Silence{})
+	if err := l.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; !l.clients.silent(); n++ {
+		if n > 3*int(quietFor/mostSeen) {
+			t.Fatalf("no silence after %d looks: %+v", n, l.clients)
+		}
+		if _, err := l.observe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lookEvery)
+	}
+	if n == 0 {
+		t.Error("silence without a look")
+	}
+
+	l.demand.pause()
+	if err := l.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !l.clients.silent() {
+		t.Errorf("there was no request meanwhile: %+v", l.clients)
+	}
+	l.demand.pause()
+	l.closeLinks()
+}
+
+// Requests are counted before clients are told, also if owners answer late from the first look on.
+func TestLateAnswersHideNoRequests(t *testing.T) {
+	t.Parallel()
+	f := newLeavingMember(t, 100, false)
+	l, late := f.lateOwners()
+	if err := l.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late.Store(int64(8 * lookEvery))
+	client := follow(t, f.member.Dial(), f.servers[0].Dial(), f.servers[0].Dial(), "late", "other")
+	l.clients.need = 100 * many // more than are counted
+	if err := l.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client.end()
+	if !l.clients.judged() {
+		t.Errorf("no requests: %+v", l.clients)
+	}
+	l.demand.pause()
+	l.closeLinks()
+}
+
+// lateOwners returns a mover of the member whose owners answer that many nanoseconds late.
+func (f *leavingMember) lateOwners() (l *runningMember, late *atomic.Int64) {
+	f.t.Helper()
+	late = &atomic.Int64{}
+	l = f.engine().runningMember(drainertest.MustParse(f.t, []string{f.member.Address()})[0], nowhere, f.t.TempDir())
+	l.leaving = &leaving{l: l}
+	var owners []string
+	for _, s := range f.servers {
+		owners = append(owners, memcachedtest.Between(f.t, s.Address(), func([]byte) bool {
+			time.Sleep(time.Duration(late.Load()))
+			return true
+		}))
+	}
+	l.servers = drainertest.MustParse(f.t, owners)
+	return l, late
 }
 
 // storedByMovers stores a key as movers store items, far more often than the client makes requests, while that makes so

@@ -13,6 +13,8 @@ const (
 	// mostSeen bounds the time that one look counts for. In a longer time the mover or the member may have been
 	// stopped, and no request shows that no client calls.
 	mostSeen = 2 * lookEvery
+	// mostTogether bounds the time of looks that are taken together.
+	mostTogether = 2 * time.Second
 	// mostLooks bounds the looks that are remembered.
 	mostLooks = 600
 	// measureFor is how long requests are counted before clients are told of a new list.
@@ -66,12 +68,16 @@ type clients struct {
 type look struct {
 	took             time.Duration
 	requests, others float64
+	// more is how many further looks this one is taken together with, and without the longest time without a command in
+	// these.
+	more    int
+	without time.Duration
 	// unseen means that this is a time in which clients may have called.
 	unseen bool
 }
 
 // seen is the time that a look counts for.
-func (l *look) seen() time.Duration { return min(l.took, mostSeen) }
+func (l *look) seen() time.Duration { return min(l.took, time.Duration(1+l.more)*mostSeen) }
 
 // add remembers a look.
 func (c *clients) add(l look) {
@@ -101,7 +107,7 @@ func (c *clients) measure() {
 		if l.requests > 0 {
 			without = 0
 		}
-		c.gap = max(c.gap, without)
+		c.gap = max(c.gap, without, l.without)
 	}
 	if c.share = 1; took > 0 {
 		c.rate = requests / took.Seconds()

@@ -135,6 +135,26 @@ func TestOthersThatCanNotBeCountedAreNoMeasure(t *testing.T) {
 	}
 }
 
+// Looks that are taken together count for the time of each, and don't hide the pauses that clients make.
+func TestLooksThatAreTakenTogether(t *testing.T) {
+	const n = 20
+	c := &clients{}
+	c.add(look{took: n * mostSeen, requests: 1000, more: n - 1, without: 5 * mostSeen})
+	c.measure()
+	c.add(look{took: n * mostSeen, requests: 500, more: n - 1})
+	if why, followed := c.followed(); !followed || why != "50% of the requests are late" {
+		t.Errorf("half are late: %t, %s", followed, why)
+	}
+	c.add(look{took: 9 * mostSeen, more: 8})
+	if share, ok := c.late(1); ok && share == 0 {
+		t.Errorf("a pause of %s is their end: %+v", 9*mostSeen, c)
+	}
+	c.add(look{took: mostSeen})
+	if share, ok := c.late(1); !ok || share != 0 {
+		t.Errorf("a pause of %s isn't: %g, %t", 10*mostSeen, share, ok)
+	}
+}
+
 // A mover or a member that was stopped for a while has heard of no request in that time. That shows nothing.
 func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
 	c := told(100)

@@ -30,6 +30,10 @@ type demand struct {
 	log            *requestLog
 	pending, reads float64
 	whole          time.Time
+	// more is how many looks there were since then, idle for how long there was no command, and without the longest such
+	// time.
+	more          int
+	idle, without time.Duration
 	// others are the reads at owners since then.
 	others float64
 	// sampled are the commands of a member that stays before the rate was measured.
@@ -60,12 +64,6 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 			return false, ctx.Err()
 		}
 	}
-	before := d.now.commands
-	d.now, err = d.l.counters(ctx)
-	if own := d.own.Swap(0); d.l.leaving != nil && err == nil && d.now.commands != before+own {
-		d.l.clients.unseen()
-	}
-	d.pending, d.reads, d.others, d.whole = 0, 0, 0, d.now.at
 	if d.order == nil {
 		d.order = rand.Perm(len(d.l.servers))
 	}
@@ -74,15 +72,34 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
 		}
 	}
-	d.atOwners(ctx)
-	const tries = 3
-	for n := 0; n < tries && err == nil && len(d.owners) > 0 && time.Since(d.now.at) > lookEvery; n++ { // as look says
-		d.now, err = d.l.counters(ctx)
-		d.whole = d.now.at
-		d.atOwners(ctx)
+	for began := time.Now(); ; {
+		if err := d.baseline(ctx); err != nil || d.ofOneTime() || time.Since(began) >= mostTogether {
+			return err == nil, err
+		}
+	}
+}
+
+// baseline makes the numbers at this time those that the first look is compared to.
+func (d *demand) baseline(ctx context.Context) (err error) {
+	before := d.now.commands
+	d.now, err = d.l.counters(ctx)
+	if own := d.own.Swap(0); d.l.leaving != nil && err == nil && d.now.commands != before+own {
 		d.l.clients.unseen()
 	}
-	return err == nil, err
+	d.pending = 0
+	d.renew()
+	d.atOwners(ctx)
+	return err
+}
+
+// renew begins with the numbers of the next look.
+func (d *demand) renew() {
+	d.reads, d.others, d.whole, d.more, d.idle, d.without = 0, 0, d.now.at, 0, 0, 0
+}
+
+// ofOneTime tells whether the member and its owners were asked within the time between two looks.
+func (d *demand) ofOneTime() bool {
+	return len(d.owners) == 0 || time.Since(d.now.at) <= lookEvery
 }
 
 // atOwners returns the number of reads at the owners since it was last called. If one doesn't answer at once,
@@ -129,21 +146,27 @@ func (d *demand) pause() {
 // look returns the requests since the last look. known is false if the log has to tell more first, and lost is
 // true if it doesn't.
 func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error) {
-	began, before := time.Now(), d.now
+	before := d.now
 	if d.now, err = d.l.counters(ctx); err != nil {
 		return l, false, false, err
 	}
-	if n := d.now.commands - before.commands; n >= -1 { // less if the counters were reset, one less as withoutLists says
+	n := d.now.commands - before.commands
+	if n >= -1 { // less if the counters were reset, one less as withoutLists says
 		d.pending += float64(n)
 		d.reads += float64(max(0, d.now.reads-before.reads))
 	}
+	if d.idle += d.now.at.Sub(before.at); n > 0 {
+		d.idle = 0
+	}
+	d.without = max(d.without, d.idle)
 	share := 1.0
 	if d.l.leaving != nil {
 		if d.others += d.atOwners(ctx); len(d.owners) > 0 {
 			l.others = d.reads + d.others
 		}
 		// If one of them answers late, the numbers are not of one time; those of a longer time tell nevertheless.
-		if time.Since(began) > lookEvery && d.now.at.Sub(d.whole) < quietFor {
+		if !d.ofOneTime() && d.now.at.Sub(d.whole) < mostTogether {
+			d.more++
 			return l, false, false, nil
 		}
 	} else {
@@ -152,14 +175,16 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 		if share = 0; all > 0 {
 			share = float64(ofOthers) / float64(all)
 		} else if d.pending > 0 || ended {
+			d.more++
 			return l, false, ended || late, nil
 		}
 	}
-	l.took, l.requests = d.now.at.Sub(d.whole), max(0, d.pending*share)
+	l.took, l.requests, l.more, l.without = d.now.at.Sub(d.whole), max(0, d.pending*share), d.more, d.without
 	if d.l.leaving == nil {
 		l.others = d.readsOfItsOwn(l.requests)
 	}
-	d.pending, d.reads, d.others, d.whole = min(0, d.pending), 0, 0, d.now.at
+	d.pending = min(0, d.pending)
+	d.renew()
 	return l, true, false, nil
 }
 
