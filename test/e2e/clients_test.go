@@ -190,16 +190,16 @@ func (f *fixture) eachFollows(all []*following, size int32) {
 		l.uses(int(size))
 		f.Logf("%s uses %d members %s after they were listed", l.follower.name, size, time.Since(listed).Round(100*time.Millisecond))
 	}
-	for _, l := range all {
-		if l.stranger { // it never asks where the items are moved to, so a move would wait for it
-			l.turn.Lock()
+	func() {
+		for _, l := range all {
+			if l.stranger { // it never asks where the items are moved to, so a move would wait for it
+				l.turn.Lock()
+				defer l.turn.Unlock()
+			}
 		}
-	}
-	f.settled(size)
+		f.settled(size)
+	}()
 	for _, l := range all {
-		if l.stranger {
-			l.turn.Unlock()
-		}
 		l.findsAll(fmt.Sprintf("with %d members", size))
 	}
 }
@@ -242,6 +242,7 @@ func (f *fixture) follow(l follower) *following {
 				return
 			case <-time.After(100 * time.Millisecond): // several libraries share the machine with the cluster
 			}
+			began := time.Now()
 			value, err := w.get(w.keys[n%len(w.keys)])
 			w.reads++
 			if err == nil && !l.stranger { // a stranger stores items that are not at their owners: no move would end
@@ -251,7 +252,7 @@ func (f *fixture) follow(l follower) *following {
 			case err != nil:
 				w.failures++
 				if len(w.failed) < 5 {
-					w.failed = append(w.failed, err.Error())
+					w.failed = append(w.failed, fmt.Sprintf("%s to %s: %v", began.Format(time.TimeOnly), time.Now().Format(time.TimeOnly), err))
 				}
 			case value == "":
 				w.misses++
