@@ -1,9 +1,10 @@
 // memcached-elasticache behind a pipe, as test/e2e/testdata/library.py has it. The library asks the
-// address in the argument every second; its default is every minute.
+// address in the argument every second; its default is every minute. It connects as often as by default, since the name of
+// a member that joins may not be known yet, and keeps a connection longer: an answer after `idle` is lost.
 const Memcached = require('memcached-elasticache');
 
 const client = new Memcached(process.argv[2], {
-  autoDiscoverInterval: 1000, timeout: 60000, retries: 1, retry: 500, failures: 1000,
+  autoDiscoverInterval: 1000, timeout: 60000, idle: 60000, retry: 500, failures: 1000,
 });
 client.on('autoDiscoverFailure', (err) => process.stderr.write(`${err}\n`));
 // Until it has the list, it takes the address for a member's.
