@@ -143,7 +143,7 @@ func (s *starting) prepare(ctx context.Context, l *runningMember) error {
 
 // measure counts the requests of clients before these are told.
 func (l *runningMember) measure(ctx context.Context) error {
-	for began := time.Now(); l.counts() && !l.clients.measured() && time.Since(began) < quietFor; {
+	for began := time.Now(); l.counts() && !l.clients.measured(time.Since(began)); {
 		if err := pace.Sleep(ctx, lookEvery); err != nil {
 			return err
 		}

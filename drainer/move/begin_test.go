@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -321,13 +320,9 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 			if err := l.resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for !l.clients.measured() {
-				if _, err := l.observe(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(lookEvery)
+			if err := l.measure(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			l.clients.measure()
 			l.beginPatience(time.Now())
 			l.clients.passes()
 			l.demand.pause()
@@ -406,12 +401,42 @@ func TestAnOwnerThatDoesNotAnswerIsNoMeasure(t *testing.T) {
 	l.closeLinks()
 }
 
-// Owners that answer late hide no silence: looks that are taken together count for the time of all of them.
+// Numbers that are not of one time are taken together until they tell nevertheless, whichever of them is late.
+func TestNumbersOfDifferentTimesAreTakenTogether(t *testing.T) {
+	for _, who := range []string{"member", "owners"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			const late = 6 * lookEvery
+			p := newLateAnswers(t)
+			l := p.mover()
+			if err := l.resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if who == "member" {
+				p.member.Store(int64(late))
+			} else {
+				p.owners.Store(int64(late))
+			}
+			looks := len(l.clients.looks)
+			for len(l.clients.looks) == looks {
+				if _, err := l.observe(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := l.clients.looks[looks].took; took < 10*late {
+				t.Errorf("a look of %s says something, although it took %s to read its numbers", took, late)
+			}
+			p.ends(l)
+		})
+	}
+}
+
+// Owners that answer late hide no silence: looks that are taken together count for more time than one.
 func TestLateAnswersHideNoSilence(t *testing.T) {
 	t.Parallel()
-	l, late := newLeavingMember(t, 100, false).lateOwners()
-	late.Store(int64(lookEvery))
-	l.demand.hear(&export.Silence{})
+	p := newLateAnswers(t)
+	p.owners.Store(int64(lookEvery))
+	l := p.mover()
 	if err := l.resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -436,47 +461,67 @@ func TestLateAnswersHideNoSilence(t *testing.T) {
 	if !l.clients.silent() {
 		t.Errorf("there was no request meanwhile: %+v", l.clients)
 	}
-	l.demand.pause()
-	l.closeLinks()
+	p.ends(l)
 }
 
 // Requests are counted before clients are told, also if owners answer late from the first look on.
 func TestLateAnswersHideNoRequests(t *testing.T) {
 	t.Parallel()
-	f := newLeavingMember(t, 100, false)
-	l, late := f.lateOwners()
+	p := newLateAnswers(t)
+	l := p.mover()
 	if err := l.resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	late.Store(int64(8 * lookEvery))
-	client := follow(t, f.member.Dial(), f.servers[0].Dial(), f.servers[0].Dial(), "late", "other")
+	p.owners.Store(int64(8 * lookEvery))
+	client := follow(t, p.f.member.Dial(), p.f.servers[0].Dial(), p.f.servers[0].Dial(), "late", "other")
 	l.clients.need = 100 * many // more than are counted
 	if err := l.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	client.end()
-	if !l.clients.judged() {
+	if l.clients.rate == 0 {
 		t.Errorf("no requests: %+v", l.clients)
 	}
-	l.demand.pause()
-	l.closeLinks()
+	p.ends(l)
 }
 
-// lateOwners returns a mover of the member whose owners answer that many nanoseconds late.
-func (f *leavingMember) lateOwners() (l *runningMember, late *atomic.Int64) {
-	f.t.Helper()
-	late = &atomic.Int64{}
-	l = f.engine().runningMember(drainertest.MustParse(f.t, []string{f.member.Address()})[0], nowhere, f.t.TempDir())
-	l.leaving = &leaving{l: l}
-	var owners []string
-	for _, s := range f.servers {
-		owners = append(owners, memcachedtest.Between(f.t, s.Address(), func([]byte) bool {
-			time.Sleep(time.Duration(late.Load()))
+// lateAnswers has a leaving member and its owners behind proxies that answer so many nanoseconds late.
+type lateAnswers struct {
+	f              *leavingMember
+	member, owners atomic.Int64
+	source         []routing.Server
+}
+
+func newLateAnswers(t *testing.T) *lateAnswers {
+	t.Helper()
+	p := &lateAnswers{f: newLeavingMember(t, 100, false)}
+	late := func(s *memcachedtest.Server, by *atomic.Int64) string {
+		return memcachedtest.Between(t, s.Address(), func([]byte) bool {
+			time.Sleep(time.Duration(by.Load()))
 			return true
-		}))
+		})
 	}
-	l.servers = drainertest.MustParse(f.t, owners)
-	return l, late
+	p.source = drainertest.MustParse(t, []string{late(p.f.member, &p.member)})
+	var owners []string
+	for _, s := range p.f.servers {
+		owners = append(owners, late(s, &p.owners))
+	}
+	p.f.list = drainertest.MustParse(t, owners)
+	return p
+}
+
+// mover returns one that has not begun.
+func (p *lateAnswers) mover() *runningMember {
+	p.f.t.Helper()
+	l := p.f.engine().runningMember(p.source[0], nowhere, p.f.t.TempDir())
+	l.leaving = &leaving{l: l}
+	return l
+}
+
+// ends closes the mover's connections.
+func (p *lateAnswers) ends(l *runningMember) {
+	l.demand.pause()
+	l.closeLinks()
 }
 
 // storedByMovers stores a key as movers store items, far more often than the client makes requests, while that makes so

@@ -10,11 +10,9 @@ import (
 const (
 	// lookEvery is how often a mover looks at the requests of the member's clients.
 	lookEvery = 50 * time.Millisecond
-	// mostSeen bounds the time that one look counts for. In a longer time the mover or the member may have been
-	// stopped, and no request shows that no client calls.
+	// mostSeen bounds the time that one look counts for, if it isn't taken together with others. In a longer time the mover
+	// or the member may have been stopped, and no request shows that no client calls.
 	mostSeen = 2 * lookEvery
-	// mostTogether bounds the time of looks that are taken together.
-	mostTogether = 2 * time.Second
 	// mostLooks bounds the looks that are remembered.
 	mostLooks = 600
 	// measureFor is how long requests are counted before clients are told of a new list.
@@ -68,16 +66,11 @@ type clients struct {
 type look struct {
 	took             time.Duration
 	requests, others float64
-	// more is how many further looks this one is taken together with, and without the longest time without a command in
-	// these.
-	more    int
-	without time.Duration
+	// seen is the time that it counts for, and without the longest time without a command.
+	seen, without time.Duration
 	// unseen means that this is a time in which clients may have called.
 	unseen bool
 }
-
-// seen is the time that a look counts for.
-func (l *look) seen() time.Duration { return min(l.took, time.Duration(1+l.more)*mostSeen) }
 
 // add remembers a look.
 func (c *clients) add(l look) {
@@ -87,13 +80,13 @@ func (c *clients) add(l look) {
 	c.looks = append(c.looks, l)
 }
 
-// measured tells whether the looks are enough to measure by.
-func (c *clients) measured() bool {
+// measured tells whether the looks are enough to measure by, after that time.
+func (c *clients) measured(after time.Duration) bool {
 	took, requests := time.Duration(0), 0.0
 	for i := range c.looks {
 		took, requests = took+c.looks[i].took, requests+c.looks[i].requests
 	}
-	return took >= measureFor && requests >= c.need
+	return took >= measureFor && requests >= c.need || took > 0 && after >= quietFor
 }
 
 // measure takes the looks so far as those before clients are told.
@@ -119,7 +112,9 @@ func (c *clients) measure() {
 
 // unseen is called after a time in which clients may have called.
 func (c *clients) unseen() {
-	c.add(look{unseen: true})
+	if n := len(c.looks); n == 0 || !c.looks[n-1].unseen {
+		c.add(look{unseen: true})
+	}
 	c.before = 0
 }
 
@@ -142,7 +137,7 @@ func (c *clients) expected(l *look) float64 {
 	if c.perOther > 0 {
 		return l.others * c.perOther
 	}
-	return c.rate * l.seen().Seconds()
+	return c.rate * l.seen.Seconds()
 }
 
 // late returns the share of the requests that was late lately, for so long that it shows whether that is of the
@@ -153,7 +148,7 @@ func (c *clients) late(size float64) (share float64, ok bool) {
 	seen, requests, expected := time.Duration(0), 0.0, 0.0
 	for i := range slices.Backward(c.looks) {
 		l := &c.looks[i]
-		seen, requests, expected = seen+l.seen(), requests+l.requests, expected+c.expected(l)
+		seen, requests, expected = seen+l.seen, requests+l.requests, expected+c.expected(l)
 		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= need || seen >= longest) {
 			return min(1, requests/max(1, expected)), true
 		}
@@ -188,7 +183,7 @@ func (c *clients) falls() bool {
 			break
 		}
 		l := &c.looks[i]
-		seen, requests[half], expected[half] = seen+l.seen(), requests[half]+l.requests, expected[half]+c.expected(l)
+		seen, requests[half], expected[half] = seen+l.seen, requests[half]+l.requests, expected[half]+c.expected(l)
 	}
 	if seen < fallsWithin || expected[1] == 0 || expected[1] < c.need {
 		return false
@@ -227,7 +222,7 @@ func (c *clients) recent() (rate, share float64) {
 func (c *clients) silent() bool {
 	silence, others, i := time.Duration(0), 0.0, len(c.looks)-1
 	for ; i >= 0 && c.looks[i].requests == 0 && !c.looks[i].unseen; i-- {
-		silence, others = silence+c.looks[i].seen(), others+c.looks[i].others
+		silence, others = silence+c.looks[i].seen, others+c.looks[i].others
 	}
 	if i < 0 {
 		silence += c.before

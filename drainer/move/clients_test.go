@@ -21,7 +21,7 @@ func looks(c *clients, period time.Duration, rate float64) {
 	due := 0.0
 	for range period / lookEvery {
 		due += rate * lookEvery.Seconds()
-		c.add(look{took: lookEvery, requests: float64(int(due))})
+		c.add(look{took: lookEvery, seen: lookEvery, requests: float64(int(due))})
 		due -= float64(int(due))
 	}
 }
@@ -61,7 +61,7 @@ func TestItemsMoveWhenHalfOfTheRequestsAreMadeElsewhere(t *testing.T) {
 func TestAPauseThatClientsMakeIsNotTheirEnd(t *testing.T) {
 	burst := func(c *clients, n int) {
 		for range n {
-			c.add(look{took: lookEvery, requests: 100})
+			c.add(look{took: lookEvery, seen: lookEvery, requests: 100})
 			looks(c, 450*time.Millisecond, 0)
 		}
 	}
@@ -85,7 +85,7 @@ func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
 	c := &clients{}
 	others := func(period time.Duration, requests, others float64) {
 		for range period / lookEvery {
-			c.add(look{took: lookEvery, requests: requests, others: others})
+			c.add(look{took: lookEvery, seen: lookEvery, requests: requests, others: others})
 		}
 	}
 	others(measureFor, 10, 20)
@@ -110,7 +110,7 @@ func TestTheReportedLateShareIsOfWhatIsExpected(t *testing.T) {
 	c := &clients{}
 	add := func(requests, others float64) {
 		for range time.Second / lookEvery {
-			c.add(look{took: lookEvery, requests: requests, others: others})
+			c.add(look{took: lookEvery, seen: lookEvery, requests: requests, others: others})
 		}
 	}
 	add(10, 20)
@@ -125,7 +125,7 @@ func TestTheReportedLateShareIsOfWhatIsExpected(t *testing.T) {
 func TestOthersThatCanNotBeCountedAreNoMeasure(t *testing.T) {
 	c := &clients{}
 	for range measureFor / lookEvery {
-		c.add(look{took: lookEvery, requests: 10, others: 10})
+		c.add(look{took: lookEvery, seen: lookEvery, requests: 10, others: 10})
 	}
 	c.loseOthers()
 	c.measure()
@@ -139,17 +139,17 @@ func TestOthersThatCanNotBeCountedAreNoMeasure(t *testing.T) {
 func TestLooksThatAreTakenTogether(t *testing.T) {
 	const n = 20
 	c := &clients{}
-	c.add(look{took: n * mostSeen, requests: 1000, more: n - 1, without: 5 * mostSeen})
+	c.add(look{took: n * mostSeen, requests: 1000, seen: n * mostSeen, without: 5 * mostSeen})
 	c.measure()
-	c.add(look{took: n * mostSeen, requests: 500, more: n - 1})
+	c.add(look{took: n * mostSeen, requests: 500, seen: n * mostSeen})
 	if why, followed := c.followed(); !followed || why != "50% of the requests are late" {
 		t.Errorf("half are late: %t, %s", followed, why)
 	}
-	c.add(look{took: 9 * mostSeen, more: 8})
+	c.add(look{took: 9 * mostSeen, seen: 9 * mostSeen})
 	if share, ok := c.late(1); ok && share == 0 {
 		t.Errorf("a pause of %s is their end: %+v", 9*mostSeen, c)
 	}
-	c.add(look{took: mostSeen})
+	c.add(look{took: mostSeen, seen: mostSeen})
 	if share, ok := c.late(1); !ok || share != 0 {
 		t.Errorf("a pause of %s isn't: %g, %t", 10*mostSeen, share, ok)
 	}
@@ -158,7 +158,7 @@ func TestLooksThatAreTakenTogether(t *testing.T) {
 // A mover or a member that was stopped for a while has heard of no request in that time. That shows nothing.
 func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
 	c := told(100)
-	c.add(look{took: time.Minute})
+	c.add(look{took: time.Minute, seen: mostSeen})
 	if why, followed := c.followed(); followed || c.silent() {
 		t.Errorf("followed is %t: %s; silent is %t", followed, why, c.silent())
 	}

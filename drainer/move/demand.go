@@ -30,10 +30,11 @@ type demand struct {
 	log            *requestLog
 	pending, reads float64
 	whole          time.Time
-	// more is how many looks there were since then, idle for how long there was no command, and without the longest such
-	// time.
-	more          int
-	idle, without time.Duration
+	// seen is the time since then, at most mostSeen of each look. idle is for how long there has been no command, and
+	// without the longest such time.
+	seen, idle, without time.Duration
+	// apart is how long it took to read the numbers that the look is compared to.
+	apart time.Duration
 	// others are the reads at owners since then.
 	others float64
 	// sampled are the commands of a member that stays before the rate was measured.
@@ -72,34 +73,32 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
 		}
 	}
-	for began := time.Now(); ; {
-		if err := d.baseline(ctx); err != nil || d.ofOneTime() || time.Since(began) >= mostTogether {
+	const tries, within = 4, time.Second
+	for n, began := 1, time.Now(); ; n++ {
+		if err := d.baseline(ctx); err != nil || d.apart <= lookEvery || n == tries || time.Since(began) >= within {
 			return err == nil, err
 		}
 	}
 }
 
-// baseline makes the numbers at this time those that the first look is compared to.
+// baseline reads the numbers that the first look is compared to.
 func (d *demand) baseline(ctx context.Context) (err error) {
-	before := d.now.commands
+	began, before := time.Now(), d.now.commands
 	d.now, err = d.l.counters(ctx)
 	if own := d.own.Swap(0); d.l.leaving != nil && err == nil && d.now.commands != before+own {
 		d.l.clients.unseen()
 	}
-	d.pending = 0
-	d.renew()
-	d.atOwners(ctx)
+	d.pending, d.idle = 0, 0
+	if err == nil {
+		d.atOwners(ctx)
+	}
+	d.renew(time.Since(began))
 	return err
 }
 
-// renew begins with the numbers of the next look.
-func (d *demand) renew() {
-	d.reads, d.others, d.whole, d.more, d.idle, d.without = 0, 0, d.now.at, 0, 0, 0
-}
-
-// ofOneTime tells whether the member and its owners were asked within the time between two looks.
-func (d *demand) ofOneTime() bool {
-	return len(d.owners) == 0 || time.Since(d.now.at) <= lookEvery
+// renew begins with the numbers of the next look. It took so long to read those of the last one.
+func (d *demand) renew(apart time.Duration) {
+	d.reads, d.others, d.whole, d.seen, d.without, d.apart = 0, 0, d.now.at, 0, 0, apart
 }
 
 // atOwners returns the number of reads at the owners since it was last called. If one doesn't answer at once,
@@ -146,7 +145,7 @@ func (d *demand) pause() {
 // look returns the requests since the last look. known is false if the log has to tell more first, and lost is
 // true if it doesn't.
 func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error) {
-	before := d.now
+	began, before := time.Now(), d.now
 	if d.now, err = d.l.counters(ctx); err != nil {
 		return l, false, false, err
 	}
@@ -155,36 +154,35 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 		d.pending += float64(n)
 		d.reads += float64(max(0, d.now.reads-before.reads))
 	}
-	if d.idle += d.now.at.Sub(before.at); n > 0 {
+	passed := d.now.at.Sub(before.at)
+	d.seen, d.idle = d.seen+min(passed, mostSeen), d.idle+passed
+	if d.without = max(d.without, d.idle); n > 0 {
 		d.idle = 0
 	}
-	d.without = max(d.without, d.idle)
-	share := 1.0
+	took, share := d.now.at.Sub(d.whole), 1.0
 	if d.l.leaving != nil {
 		if d.others += d.atOwners(ctx); len(d.owners) > 0 {
 			l.others = d.reads + d.others
 		}
-		// If one of them answers late, the numbers are not of one time; those of a longer time tell nevertheless.
-		if !d.ofOneTime() && d.now.at.Sub(d.whole) < mostTogether {
-			d.more++
+		// If one answers late, the numbers are not of one time. In ten times that time, this changes little.
+		apart := max(d.apart, time.Since(began))
+		if len(d.owners) > 0 && apart > max(lookEvery, took/10) && took < quietFor {
 			return l, false, false, nil
 		}
 	} else {
 		ofOthers, all, ended := d.log.take()
-		late := d.now.at.Sub(d.whole) >= quietFor
 		if share = 0; all > 0 {
 			share = float64(ofOthers) / float64(all)
 		} else if d.pending > 0 || ended {
-			d.more++
-			return l, false, ended || late, nil
+			return l, false, ended || took >= quietFor, nil
 		}
 	}
-	l.took, l.requests, l.more, l.without = d.now.at.Sub(d.whole), max(0, d.pending*share), d.more, d.without
+	l.took, l.requests, l.seen, l.without = took, max(0, d.pending*share), d.seen, d.without
 	if d.l.leaving == nil {
 		l.others = d.readsOfItsOwn(l.requests)
 	}
 	d.pending = min(0, d.pending)
-	d.renew()
+	d.renew(time.Since(began))
 	return l, true, false, nil
 }
 

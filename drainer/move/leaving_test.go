@@ -348,7 +348,7 @@ func settleAfter(t *testing.T, during func(f *leavingMember)) (seen time.Duratio
 		t.Errorf("%+v", r)
 	}
 	for i := range l.clients.looks {
-		if seen += l.clients.looks[i].seen(); l.clients.looks[i].unseen {
+		if seen += l.clients.looks[i].seen; l.clients.looks[i].unseen {
 			seen = 0
 		}
 	}
