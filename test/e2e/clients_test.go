@@ -242,8 +242,8 @@ func (f *fixture) follow(l follower) *following {
 				return
 			case <-time.After(100 * time.Millisecond): // several libraries share the machine with the cluster
 			}
-			began := time.Now()
-			value, err := w.get(w.keys[n%len(w.keys)])
+			key := w.keys[n%len(w.keys)]
+			value, err := w.get(key)
 			w.reads++
 			if err == nil && !l.stranger { // a stranger stores items that are not at their owners: no move would end
 				err = w.set(fmt.Sprintf("%s:load:%d", l.name, n%500), "load")
@@ -252,7 +252,7 @@ func (f *fixture) follow(l follower) *following {
 			case err != nil:
 				w.failures++
 				if len(w.failed) < 5 {
-					w.failed = append(w.failed, fmt.Sprintf("%s to %s: %v", began.Format(time.TimeOnly), time.Now().Format(time.TimeOnly), err))
+					w.failed = append(w.failed, fmt.Sprintf("%s, %s: %v", time.Now().Format(time.TimeOnly), key, err))
 				}
 			case value == "":
 				w.misses++

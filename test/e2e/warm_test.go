@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -135,8 +134,7 @@ func TestAStatefulSetByHandFillsACluster(t *testing.T) {
 
 	// These are the last moment's items before the switch: those stored at the source since then, and those
 	// that clients have stored here.
-	newer := slices.Clone(objects[:10])
-	f.must(f.app(2).Fill(f.ctx, newer))
+	f.must(f.app(2).Fill(f.ctx, objects[:10]))
 	f.kubectl("annotate", "memcached", "cache", cachev1alpha1.AnnotationWarm+"="+cachev1alpha1.WarmAgain)
 	f.eventually("another copy", func() bool { s := f.memcached().Status.Warm; return s != nil && s.Last != nil && s.Last.Jobs == 2 })
 	f.settled(2)
