@@ -485,7 +485,7 @@ func TestLateAnswersHideNoRequests(t *testing.T) {
 	p.ends(l)
 }
 
-// lateAnswers has a leaving member and its owners behind proxies that answer so many nanoseconds late.
+// lateAnswers has a leaving member and its owners behind proxies that answer with the numbers so many nanoseconds late.
 type lateAnswers struct {
 	f              *leavingMember
 	member, owners atomic.Int64
@@ -496,8 +496,10 @@ func newLateAnswers(t *testing.T) *lateAnswers {
 	t.Helper()
 	p := &lateAnswers{f: newLeavingMember(t, 100, false)}
 	late := func(s *memcachedtest.Server, by *atomic.Int64) string {
-		return memcachedtest.Between(t, s.Address(), func([]byte) bool {
-			time.Sleep(time.Duration(by.Load()))
+		return memcachedtest.Between(t, s.Address(), func(sent []byte) bool {
+			if bytes.HasPrefix(sent, []byte("stats")) {
+				time.Sleep(time.Duration(by.Load()))
+			}
 			return true
 		})
 	}
