@@ -19,9 +19,11 @@ const (
 	measureFor = time.Second
 	// fewest is the number of requests a second below which no client is waited for.
 	fewest = 20
-	// enough is how many requests a judgement expects in the time that it looks at, if all are late.
-	// shortestWindow and longestWindow bound this time.
-	enough         = 50
+	// enough is how many requests a judgement expects in the time that it looks at, if all are late, and enoughForNone one
+	// that none is. With fewer, clients that make requests at random soon seem to have halved these, though all are late:
+	// within a minute, 40 in 100 with 50 requests, and one in 100 with 150. shortestWindow and longestWindow bound the time.
+	enough         = 150
+	enoughForNone  = 50
 	shortestWindow = 250 * time.Millisecond
 	longestWindow  = 5 * time.Second
 	// mostPerOther is the largest number of requests to one other request that these can tell of.
@@ -86,7 +88,8 @@ func (c *clients) measured(after time.Duration) bool {
 	for i := range c.looks {
 		took, requests = took+c.looks[i].took, requests+c.looks[i].requests
 	}
-	return took >= measureFor && requests >= c.need || took > 0 && after >= quietFor
+	few := requests < fewest*took.Seconds()/2 && c.need == 0 // no more will follow by chance
+	return took >= measureFor && (requests >= max(enough, c.need) || few) || took > 0 && after >= quietFor
 }
 
 // measure takes the looks so far as those before clients are told.
@@ -140,17 +143,17 @@ func (c *clients) expected(l *look) float64 {
 	return c.rate * l.seen.Seconds()
 }
 
-// late returns the share of the requests that was late lately, for so long that it shows whether that is of the
-// given size; ok is false if it has not been looked at for so long.
-func (c *clients) late(size float64) (share float64, ok bool) {
-	need := max(enough, c.need)
-	longest := time.Duration(need / enough * float64(longestWindow))
-	seen, requests, expected := time.Duration(0), 0.0, 0.0
+// late returns the share of the requests that was late lately, for so long that so many requests are to be expected if a
+// share of the given size is late; ok is false if it has not been looked at for so long.
+func (c *clients) late(size, requests float64) (share float64, ok bool) {
+	need := max(requests, c.need)
+	longest := time.Duration(max(1, c.need/enough) * float64(longestWindow))
+	seen, late, expected := time.Duration(0), 0.0, 0.0
 	for i := range slices.Backward(c.looks) {
 		l := &c.looks[i]
-		seen, requests, expected = seen+l.seen, requests+l.requests, expected+c.expected(l)
+		seen, late, expected = seen+l.seen, late+l.requests, expected+c.expected(l)
 		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= need || seen >= longest) {
-			return min(1, requests/max(1, expected)), true
+			return min(1, late/max(1, expected)), true
 		}
 	}
 	return 1, false
@@ -163,10 +166,10 @@ func (c *clients) followed() (why string, is bool) {
 	if !c.judged() {
 		return fmt.Sprintf("fewer than %d requests a second for its items are known of", fewest), true
 	}
-	if share, ok := c.late(1); ok && share == 0 || c.silent() {
+	if share, ok := c.late(1, enoughForNone); ok && share == 0 || c.silent() {
 		return "no request is late", true
 	}
-	share, ok := c.late(c.share)
+	share, ok := c.late(c.share, enough)
 	if c.moved && c.falls() {
 		return fmt.Sprintf("%.0f%% of the requests are late, and fewer from second to second", 100*share), true
 	}
@@ -196,7 +199,7 @@ func (c *clients) falls() bool {
 func (c *clients) passes() {
 	c.moved = true
 	if c.judged() {
-		share, _ := c.late(c.share)
+		share, _ := c.late(c.share, enough)
 		c.share = max(leastShare, share)
 	}
 }
@@ -232,7 +235,7 @@ func (c *clients) silent() bool {
 		before, requests = before+c.looks[i].took, requests+c.looks[i].requests
 	}
 	quiet := quietFor
-	if requests > 0 && others >= enough {
+	if requests > 0 && others >= enoughForNone {
 		quiet = time.Duration(quietRequests / requests * float64(before))
 	}
 	return silence >= min(max(quiet, shortestQuiet), quietFor)

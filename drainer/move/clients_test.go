@@ -2,6 +2,7 @@ package move
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestItemsMoveWhenHalfOfTheRequestsAreMadeElsewhere(t *testing.T) {
 		"some come back":          {1000, []float64{400, 700}, ""},
 		"none is late":            {1000, []float64{0}, "no request is late"},
 		"few requests, all late":  {25, []float64{25, 25, 25, 25}, ""},
-		"few requests, half late": {25, []float64{12, 12, 12}, "48% of the requests are late"},
+		"few requests, half late": {25, []float64{12, 12, 12, 12, 12}, "48% of the requests are late"},
 		"too few":                 {19, []float64{19}, "fewer than 20 requests a second for its items are known of"},
 		"not known":               {0, nil, "fewer than 20 requests a second for its items are known of"},
 	} {
@@ -135,6 +136,47 @@ func TestOthersThatCanNotBeCountedAreNoMeasure(t *testing.T) {
 	}
 }
 
+// Clients that make requests at random, and are all late for a minute, rarely seem to have followed by chance.
+func TestChanceIsNoFollowing(t *testing.T) {
+	const each = 50
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, rate := range []float64{25, 50, 100, 200} {
+		seemed := 0
+		for range each {
+			c := &clients{}
+			look := func() {
+				c.add(look{took: lookEvery, seen: lookEvery, requests: poisson(random, rate*lookEvery.Seconds()), others: poisson(random, 2*rate*lookEvery.Seconds())})
+			}
+			for after := time.Duration(0); !c.measured(after); after += lookEvery {
+				look()
+			}
+			c.measure()
+			for range time.Minute / lookEvery {
+				if look(); followed(c) {
+					seemed++
+					break
+				}
+			}
+		}
+		if t.Logf("%g requests a second: %d of %d", rate, seemed, each); seemed > each/20 {
+			t.Errorf("%d of %d seem to have followed", seemed, each)
+		}
+	}
+}
+
+func followed(c *clients) bool {
+	_, is := c.followed()
+	return is
+}
+
+// poisson returns how many events happen in a time in which so many are expected: Knuth's algorithm.
+func poisson(random *rand.Rand, expected float64) (n float64) {
+	for p := random.Float64(); p > math.Exp(-expected); p *= random.Float64() {
+		n++
+	}
+	return n
+}
+
 // Looks that are taken together count for the time of each, and don't hide the pauses that clients make.
 func TestLooksThatAreTakenTogether(t *testing.T) {
 	const n = 20
@@ -146,11 +188,11 @@ func TestLooksThatAreTakenTogether(t *testing.T) {
 		t.Errorf("half are late: %t, %s", followed, why)
 	}
 	c.add(look{took: 9 * mostSeen, seen: 9 * mostSeen})
-	if share, ok := c.late(1); ok && share == 0 {
+	if share, ok := c.late(1, enoughForNone); ok && share == 0 {
 		t.Errorf("a pause of %s is their end: %+v", 9*mostSeen, c)
 	}
 	c.add(look{took: mostSeen, seen: mostSeen})
-	if share, ok := c.late(1); !ok || share != 0 {
+	if share, ok := c.late(1, enoughForNone); !ok || share != 0 {
 		t.Errorf("a pause of %s isn't: %g, %t", 10*mostSeen, share, ok)
 	}
 }
