@@ -406,25 +406,33 @@ func TestNumbersOfDifferentTimesAreTakenTogether(t *testing.T) {
 	for _, who := range []string{"member", "owners"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			const late = 6 * lookEvery
+			const late = 2 * lookEvery
 			p := newLateAnswers(t)
 			l := p.mover()
-			if err := l.resume(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if who == "member" {
-				p.member.Store(int64(late))
-			} else {
-				p.owners.Store(int64(late))
-			}
-			looks := len(l.clients.looks)
-			for len(l.clients.looks) == looks {
-				if _, err := l.observe(t.Context()); err != nil {
+			for {
+				p.member.Store(0)
+				p.owners.Store(0)
+				if err := l.resume(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if took := l.clients.looks[looks].took; took < 10*late {
-				t.Errorf("a look of %s says something, although it took %s to read its numbers", took, late)
+				if who == "member" {
+					p.member.Store(int64(late))
+				} else {
+					p.owners.Store(int64(late))
+				}
+				looks := len(l.clients.looks)
+				for len(l.clients.looks) == looks {
+					if _, err := l.observe(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if len(l.demand.owners) == 0 {
+					continue // one has not answered for a second
+				}
+				if took := l.clients.looks[looks].took; took < 10*late {
+					t.Errorf("a look of %s says something, although it took %s to read its numbers", took, late)
+				}
+				break
 			}
 			p.ends(l)
 		})

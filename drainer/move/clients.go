@@ -68,7 +68,7 @@ type clients struct {
 type look struct {
 	took             time.Duration
 	requests, others float64
-	// seen is the time that it counts for, and without the longest time without a command.
+	// seen is the time that it counts for, and without the longest part of that without a command.
 	seen, without time.Duration
 	// unseen means that this is a time in which clients may have called.
 	unseen bool
@@ -89,7 +89,7 @@ func (c *clients) measured(after time.Duration) bool {
 		took, requests = took+c.looks[i].took, requests+c.looks[i].requests
 	}
 	few := requests < fewest*took.Seconds()/2 && c.need == 0 // no more will follow by chance
-	return took >= measureFor && (requests >= max(enough, c.need) || few) || took > 0 && after >= quietFor
+	return took >= measureFor && (requests >= max(enough, c.need) || few || after >= quietFor)
 }
 
 // measure takes the looks so far as those before clients are told.
@@ -99,7 +99,7 @@ func (c *clients) measure() {
 	c.gap = 0
 	for i := range c.looks {
 		l := &c.looks[i]
-		took, without, requests, others = took+l.took, without+l.took, requests+l.requests, others+l.others
+		took, without, requests, others = took+l.took, without+l.seen, requests+l.requests, others+l.others
 		if l.requests > 0 {
 			without = 0
 		}
@@ -199,7 +199,10 @@ func (c *clients) falls() bool {
 func (c *clients) passes() {
 	c.moved = true
 	if c.judged() {
-		share, _ := c.late(c.share, enough)
+		share, ok := c.late(1, enoughForNone)
+		if !ok || share > 0 {
+			share, _ = c.late(c.share, enough)
+		}
 		c.share = max(leastShare, share)
 	}
 }

@@ -30,7 +30,7 @@ type demand struct {
 	log            *requestLog
 	pending, reads float64
 	whole          time.Time
-	// seen is the time since then, at most mostSeen of each look. idle is for how long there has been no command, and
+	// seen is the time since then, at most mostSeen of each look. idle is for how much of that there has been no command, and
 	// without the longest such time.
 	seen, idle, without time.Duration
 	// apart is how long it took to read the numbers that the look is compared to.
@@ -75,7 +75,7 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 	}
 	const tries, within = 4, time.Second
 	for n, began := 1, time.Now(); ; n++ {
-		if err := d.baseline(ctx); err != nil || d.apart <= lookEvery || n == tries || time.Since(began) >= within {
+		if err := d.baseline(ctx); err != nil || d.apart <= lookEvery || n == tries || n > 1 && time.Since(began) >= within {
 			return err == nil, err
 		}
 	}
@@ -154,8 +154,8 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 		d.pending += float64(n)
 		d.reads += float64(max(0, d.now.reads-before.reads))
 	}
-	passed := d.now.at.Sub(before.at)
-	d.seen, d.idle = d.seen+min(passed, mostSeen), d.idle+passed
+	seen := min(d.now.at.Sub(before.at), mostSeen)
+	d.seen, d.idle = d.seen+seen, d.idle+seen
 	if d.without = max(d.without, d.idle); n > 0 {
 		d.idle = 0
 	}
@@ -164,7 +164,8 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 		if d.others += d.atOwners(ctx); len(d.owners) > 0 {
 			l.others = d.reads + d.others
 		}
-		// If one answers late, the numbers are not of one time. In ten times that time, this changes little.
+		// If one answers late, the numbers are not of one time. In ten times that time this changes little; longer than
+		// quietFor is not waited.
 		apart := max(d.apart, time.Since(began))
 		if len(d.owners) > 0 && apart > max(lookEvery, took/10) && took < quietFor {
 			return l, false, false, nil

@@ -149,17 +149,22 @@ const (
 	// the drainer's annotation late while it still starts the pod: with one second instead of two,
 	// a scaling lost 0.35 s of hits instead of 0.02 s.
 	startedFor = 2 * time.Second
-	// preparedAfter is when a running drainer counts as prepared if it reports nothing.
-	preparedAfter = 4 * time.Second
+	// preparedAfter is when a running drainer counts as prepared if it reports nothing, and connectedAfter if it reports
+	// that it isn't yet: it may count the requests of clients for five seconds.
+	preparedAfter  = 4 * time.Second
+	connectedAfter = 8 * time.Second
 )
 
 // preparedAt is when a move's running drainer counts as prepared: it has reported that it is
 // connected to all servers, or has had the time for that. Kubernetes rounds the start to whole
 // seconds.
 func preparedAt(pod *corev1.Pod, progress contract.Progress) time.Time {
-	after := preparedAfter
-	if progress.Phase != "" && progress.Phase != contract.PhaseConnecting {
-		after = startedFor
+	after := startedFor
+	switch progress.Phase {
+	case "":
+		after = preparedAfter
+	case contract.PhaseConnecting:
+		after = connectedAfter
 	}
 	return read.Drainer(pod).Running.StartedAt.Add(after)
 }

@@ -30,11 +30,11 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 	}{
 		"it has not started":      {nil, contract.Progress{}, false, 0},
 		"it has just started":     {ran(0), contract.Progress{}, false, preparedAfter},
-		"it connects":             {ran(time.Second), contract.Progress{Phase: contract.PhaseConnecting}, false, preparedAfter - time.Second},
+		"it connects":             {ran(time.Second), contract.Progress{Phase: contract.PhaseConnecting}, false, connectedAfter - time.Second},
 		"it was prepared quickly": {ran(startedFor / 2), contract.Progress{Phase: contract.PhasePrepared}, false, startedFor - startedFor/2},
 		"it is prepared":          {ran(startedFor), contract.Progress{Phase: contract.PhasePrepared}, true, 0},
 		"it says nothing":         {ran(preparedAfter), contract.Progress{}, true, 0},
-		"it still connects":       {ran(preparedAfter), contract.Progress{Phase: contract.PhaseConnecting}, true, 0},
+		"it still connects":       {ran(connectedAfter), contract.Progress{Phase: contract.PhaseConnecting}, true, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
