@@ -66,9 +66,9 @@ func TestJourneyOfACluster(t *testing.T) {
 		return slices.Equal(f.describedEvents("data-cache-1"), []string{"DrainStarted", "Drained", "Released"})
 	})
 	f.eventually("the volume is gone", func() bool { return !f.volumeExists(volume) })
-	if c := f.memcached().Status.Conditions; !meta.IsStatusConditionTrue(c, cachev1alpha1.ConditionReady) {
-		t.Errorf("the cluster is not ready: %+v", c)
-	}
+	f.eventually("the cluster is ready", func() bool {
+		return meta.IsStatusConditionTrue(f.memcached().Status.Conditions, cachev1alpha1.ConditionReady)
+	})
 
 	t.Log("it is deleted; its successor has the cache, and leaves nothing")
 	f.delete()

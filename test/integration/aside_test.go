@@ -275,6 +275,7 @@ func TestClaimDeletedUnderARunningDrainerIsDrainedByIt(t *testing.T) {
 	tier.Second(t, "TestAVolumeOutlivesItsClaimThatWasDeletedBeforeItsDrain")
 	w := newWorld(t)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
+	w.rests() // the operator has seen that its drainer runs
 	w.delete(claim)
 	w.always("the drain goes on", func() error {
 		if w.jobOf(claim.UID) == nil || len(w.claims()) != 3 {

@@ -28,7 +28,11 @@ func (w *world) networkPolicy() *networkingv1.NetworkPolicy {
 
 // evict evicts a member, as kubectl drain does.
 func (w *world) evict(pod string) error {
-	return admin.SubResource("eviction").Create(w.Context(), w.pod(pod), &policyv1.Eviction{})
+	p := w.pod(pod)
+	if p == nil {
+		return fmt.Errorf("pod %s is not there", pod)
+	}
+	return admin.SubResource("eviction").Create(w.Context(), p, &policyv1.Eviction{})
 }
 
 func TestEvictionsTakeOneMemberAtATime(t *testing.T) {

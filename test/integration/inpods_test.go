@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -146,5 +147,13 @@ func (w *world) leavingPod(cluster string) {
 		return nil
 	})
 	w.change(&cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: cluster}}, `{"spec":{"paused":true}}`)
+	w.eventually(cluster+" is paused", func() error {
+		for _, m := range w.clusters() {
+			if c := meta.FindStatusCondition(m.Status.Conditions, cachev1alpha1.ConditionProgressing); m.Name == cluster && c != nil && c.Reason == cachev1alpha1.ReasonPaused {
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
 	w.annotatePod(cluster+"-1", cachev1alpha1.AnnotationLeaving, "2030-01-02T03:04:05Z")
 }

@@ -349,6 +349,7 @@ func TestTheArchiveForSupportHasNoSecretOfTheCluster(t *testing.T) {
 	}
 	w.scale(1)
 	w.settled(1)
+	w.eventsOnce("DrainStarted", "Released")
 	logs, _ := p.says(0, "", "logs", name)
 	var last string
 	for line := range strings.Lines(logs) {

@@ -59,9 +59,7 @@ func TestAClaimThatABackupBringsBackIsLeftOver(t *testing.T) {
 	equal(w, "its phase", w.queueClaim("data-queue-2").Status.Phase, corev1.ClaimPending)
 	w.annotateClaim("data-queue-2", cachev1alpha1.DrainRetry)
 	w.wantClaims("it is drained", "data-queue-0", "data-queue-1")
-	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("2 Drained")
 }
 
 func TestAMemcachedsClaimThatABackupBringsBackIsHeld(t *testing.T) {

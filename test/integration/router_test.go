@@ -20,6 +20,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,38 +191,67 @@ func (w *world) toldRouter(address string) (pod string, number int64, err error)
 // list at that moment, until stop.
 func (w *world) tables() (stop func() []string) {
 	w.Helper()
+	var seen []string
+	listed := int(w.memcached().Status.Size)
+	stopWatch := w.followConfigMaps(func(config *corev1.ConfigMap) {
+		if servers, is := config.Data["servers"]; is {
+			listed = len(strings.Fields(servers))
+		}
+		if t, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
+			old := 0
+			if t.Old != nil {
+				old = len(t.Old.Servers)
+			}
+			if s := fmt.Sprintf("%s %d→%d, list %d", t.State, old, len(t.New.Servers), listed); len(seen) == 0 || seen[len(seen)-1] != s {
+				seen = append(seen, s)
+			}
+		}
+	})
+	return func() []string {
+		stopWatch()
+		return seen
+	}
+}
+
+// followConfigMaps calls see with each version of a ConfigMap, until stop. stop first waits for the present versions.
+func (w *world) followConfigMaps(see func(*corev1.ConfigMap)) (stop func()) {
+	w.Helper()
 	watched, err := admin.Watch(w.Context(), &corev1.ConfigMapList{}, client.InNamespace(w.namespace))
 	if err != nil {
 		w.Fatal(err)
 	}
-	var seen []string
-	listed := int(w.memcached().Status.Size)
+	var mu sync.Mutex
+	versions := map[types.UID]string{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for e := range watched.ResultChan() {
-			config, is := e.Object.(*corev1.ConfigMap)
-			if !is {
-				continue
-			}
-			if servers, is := config.Data["servers"]; is {
-				listed = len(strings.Fields(servers))
-			}
-			if t, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
-				old := 0
-				if t.Old != nil {
-					old = len(t.Old.Servers)
-				}
-				if s := fmt.Sprintf("%s %d→%d, list %d", t.State, old, len(t.New.Servers), listed); len(seen) == 0 || seen[len(seen)-1] != s {
-					seen = append(seen, s)
-				}
+			if config, is := e.Object.(*corev1.ConfigMap); is {
+				mu.Lock()
+				see(config)
+				versions[config.UID] = config.ResourceVersion
+				mu.Unlock()
 			}
 		}
 	}()
-	return func() []string {
+	return func() {
+		w.Helper()
+		w.eventually("the watch has each ConfigMap as it is", func() error {
+			var now corev1.ConfigMapList
+			if err := admin.List(w.Context(), &now, client.InNamespace(w.namespace)); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range now.Items {
+				if c := &now.Items[i]; versions[c.UID] != c.ResourceVersion {
+					return fmt.Errorf("%s: version %s, not %s", c.Name, versions[c.UID], c.ResourceVersion)
+				}
+			}
+			return nil
+		})
 		watched.Stop()
 		<-done
-		return seen
 	}
 }
 

@@ -113,7 +113,12 @@ func TestASizeChangesAfterADrainThatFailedBesideASidecar(t *testing.T) {
 	claim := w.claim(1)
 	w.scale(1)
 	w.claimGone(1, claim.UID)
-	equal(w, "result", w.memcached().Status.LastDrains[0].Result, "Drained")
+	w.eventually("the result", func() error {
+		if last := w.memcached().Status.LastDrains; len(last) == 0 || last[0].Result != "Drained" {
+			return fmt.Errorf("the last drains are %s", asJSON(last))
+		}
+		return nil
+	})
 	w.scale(3)
 	w.eventually("three members, and the volume that can't be read set aside", func() error { return w.replicasAre(3) })
 }

@@ -140,9 +140,7 @@ func TestWithoutRightsToVolumesAMemberReturnsWithItsDataAndTheDrainStops(t *test
 	equal(w, "its claim is the earlier one", w.queueClaim("data-queue-2").UID, was.UID)
 	equal(w, "Jobs", len(w.jobs()), 0)
 	w.eventually("an event says it", func() error { return w.saidAbout("data-queue-2", "wanted again before its volume was drained") })
-	if got := w.results(); !slices.Equal(got, []string{"2 Returned"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("2 Returned")
 	kubes.Play(w.namespace, allMoved)
 	w.scaleQueue(2)
 	w.queueIsWell("it is drained when it leaves again", "data-queue-0", "data-queue-1")
@@ -192,9 +190,7 @@ func TestAMembersClaimThatAnotherOwnerControlsIsNamedAndLeftAlone(t *testing.T) 
 	if c := w.queueClaim("data-queue-1"); c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) || len(c.Labels) > 0 {
 		t.Errorf("it is %s", asJSON(c))
 	}
-	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("2 Drained")
 }
 
 // With OrderedReady, Kubernetes adds and removes no member while one before it is not ready.
@@ -264,9 +260,7 @@ func TestADrainOfAStatefulSetThatAPersonHoldsOrSkips(t *testing.T) {
 	w.wantClaims("one is drained", "data-queue-0", "data-queue-2")
 	w.annotateClaim("data-queue-2", cachev1alpha1.DrainSkip)
 	w.queueIsWell("the other one is given up", "data-queue-0")
-	if got := w.results(); !slices.Equal(got, []string{"2 Skipped", "1 Drained"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("2 Skipped", "1 Drained")
 }
 
 // A backup brings claims back with labels and annotations, without finalizers; a StatefulSetDrain gets another UID.
@@ -357,9 +351,7 @@ func TestADrainerBesideASidecarLetsAStatefulSetsClaimGo(t *testing.T) {
 	kubes.Play(w.namespace, allMoved)
 	w.scaleQueue(2)
 	w.queueIsWell("it is drained", "data-queue-0", "data-queue-1")
-	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("2 Drained")
 }
 
 func TestAFailedDrainOfAStatefulSetIsTriedAgainByItself(t *testing.T) {
@@ -390,6 +382,7 @@ func TestAFailedDrainOfAStatefulSetIsTriedAgainByItself(t *testing.T) {
 func (w *world) restsWithoutAWrite() {
 	w.Helper()
 	w.rests()
+	w.still()
 	before, events := len(w.journal.Writes()), w.journal.Events()
 	for range 10 {
 		w.reconcile()

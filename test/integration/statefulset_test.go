@@ -187,6 +187,17 @@ func (w *world) wantClaims(what string, want ...string) {
 	})
 }
 
+// wantResults waits for these results of drains in status, the newest first. They may come later than the claims go.
+func (w *world) wantResults(want ...string) {
+	w.Helper()
+	w.eventually("results", func() error {
+		if got := w.results(); !slices.Equal(got, want) {
+			return fmt.Errorf("they are %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
 func (w *world) results() (all []string) {
 	for _, d := range w.stsDrain().Status.LastDrains {
 		all = append(all, fmt.Sprintf("%d %s", d.Ordinal, d.Result))
@@ -227,9 +238,7 @@ func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *t
 		"drain_phase_duration_seconds StatefulSetDrain Adding": 2, "drain_phase_duration_seconds StatefulSetDrain Releasing": 2,
 		"claims_held StatefulSetDrain queue": 0, "drains_open StatefulSetDrain queue Waiting": 0,
 	})
-	if got := w.results(); !slices.Equal(got, []string{"1 Drained", "2 Drained"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("1 Drained", "2 Drained")
 	last := w.stsDrain().Status.LastDrains[0]
 	if last.Message != moved {
 		t.Errorf("the drainer's message is %q", last.Message)
@@ -392,6 +401,7 @@ func TestADrainEndsWhoseClaimIsDeletedMeanwhile(t *testing.T) {
 	w := queueWorld(t)
 	job := w.draining(2, 2)
 	mounted := job.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	w.rests() // the operator has seen that its drainer runs
 	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: mounted}})
 	kubes.Play(w.namespace, allMoved)
 	w.wantClaims("the claim goes", "data-queue-0", "data-queue-1")
@@ -402,9 +412,7 @@ func TestADrainEndsWhoseClaimIsDeletedMeanwhile(t *testing.T) {
 		}
 	}
 	equal(w, "the drain has begun so many times", begun, 1)
-	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
-		t.Errorf("results %v", got)
-	}
+	w.wantResults("2 Drained")
 }
 
 func TestARetainedMemberReturnsWithItsData(t *testing.T) {
@@ -526,9 +534,12 @@ func TestAVolumeThatWhenScaledDeletesIsDrainedFirst(t *testing.T) {
 	w.eventually("the member returns meanwhile", func() error { _, err := w.memberRuns(2); return err })
 	kubes.Play(w.namespace, allMoved)
 	w.wantClaims("the earlier volume is gone", "data-queue-0", "data-queue-1", "data-queue-2")
-	if got := w.results(); len(got) == 0 || got[0] != "2 Drained" {
-		t.Errorf("results %v", got)
-	}
+	w.eventually("the result", func() error {
+		if got := w.results(); len(got) == 0 || got[0] != "2 Drained" {
+			return fmt.Errorf("results %v", got)
+		}
+		return nil
+	})
 }
 
 func TestAnOperatorThatDiesInADrainContinuesIt(t *testing.T) {

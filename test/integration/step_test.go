@@ -116,32 +116,19 @@ func out(t *contract.RingTable) string {
 // steps records what routers are told of who is out, until stop, and fails if a member of their ring is replaced.
 func (w *world) steps() (stop func() []string) {
 	w.Helper()
-	watched, err := admin.Watch(w.Context(), &corev1.ConfigMapList{}, client.InNamespace(w.namespace))
-	if err != nil {
-		w.Fatal(err)
-	}
 	var seen []string
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for e := range watched.ResultChan() {
-			config, is := e.Object.(*corev1.ConfigMap)
-			if !is {
-				continue
-			}
-			if servers, is := config.Data["servers"]; is && len(strings.Fields(servers)) == 0 {
-				seen = append(seen, "no client is told of a member")
-			}
-			if t, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
-				if s := fmt.Sprintf("%s %s", t.State, out(t)); len(seen) == 0 || seen[len(seen)-1] != s {
-					seen = append(seen, s)
-				}
+	stopWatch := w.followConfigMaps(func(config *corev1.ConfigMap) {
+		if servers, is := config.Data["servers"]; is && len(strings.Fields(servers)) == 0 {
+			seen = append(seen, "no client is told of a member")
+		}
+		if t, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
+			if s := fmt.Sprintf("%s %s", t.State, out(t)); len(seen) == 0 || seen[len(seen)-1] != s {
+				seen = append(seen, s)
 			}
 		}
-	}()
+	})
 	return func() []string {
-		watched.Stop()
-		<-done
+		stopWatch()
 		return seen
 	}
 }
@@ -362,6 +349,9 @@ func (w *world) hasBudget(is bool) error {
 func (w *world) stepsAside(member int) error {
 	table, err := w.table()
 	pod := w.pod(fmt.Sprintf("cache-%d", member))
+	if pod == nil {
+		return errors.Join(err, errors.New("it has no pod"))
+	}
 	if err == nil && (out(table) != fmt.Sprintf("without %d", member) || isReady(pod)) {
 		err = fmt.Errorf("the table is %s, pod %s is ready: %t", asJSON(table), pod.Name, isReady(pod))
 	}

@@ -92,6 +92,8 @@ func TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold(t *testing.T)
 		return nil
 	})
 	equal(w, "servers on the list of a cold cluster", len(w.listed()), 0)
+	w.drainRuns(w.memcached().UID)
+	w.rests() // until the operator has seen it, a change of the size comes first
 	w.scale(3)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForMove)
 	w.always("the size waits for the Job", func() error { return w.replicasAre(2) })

@@ -275,7 +275,7 @@ func (w *world) reconcileEach(o *operator.Operator, namespace string) error {
 	}
 	var failed error
 	reconcile := func(r reconcile.Reconciler, name string) {
-		if _, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}); err != nil && !apierrors.IsConflict(failed) {
+		if _, err := r.Reconcile(logr.NewContext(w.Context(), w.log.logger()), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}); err != nil && !apierrors.IsConflict(failed) {
 			failed = err
 		}
 	}

@@ -12,8 +12,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -178,13 +182,17 @@ func run(mgr ctrl.Manager, reconciler *controllers.MemcachedReconciler, drains *
 	return o, nil
 }
 
-// readable waits until the controller has its caches.
+// readable waits until the controllers have their caches: each begins to read in its own time.
 func (o *Operator) readable(ctx context.Context) error {
 	const interval = 10 * time.Millisecond
 	limited, cancel := context.WithDeadline(ctx, testwait.Deadline())
 	defer cancel()
 	err := wait.PollUntilContextCancel(limited, interval, true, func(ctx context.Context) (bool, error) {
-		for _, list := range []client.ObjectList{&cachev1alpha1.MemcachedList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}} {
+		for _, list := range []client.ObjectList{
+			&cachev1alpha1.MemcachedList{}, &cachev1alpha1.StatefulSetDrainList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}, &corev1.PodList{},
+			&corev1.ServiceList{}, &corev1.ConfigMapList{}, &appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{},
+			&networkingv1.NetworkPolicyList{}, &policyv1.PodDisruptionBudgetList{},
+		} {
 			if err := o.Reconciler.List(ctx, list); err != nil {
 				return false, nil //nolint:nilerr // not yet
 			}
