@@ -144,6 +144,11 @@ func (s *starting) prepare(ctx context.Context, l *runningMember) error {
 // measure counts the requests of clients before these are told.
 func (l *runningMember) measure(ctx context.Context) error {
 	for began := time.Now(); l.counts() && !l.clients.measured(time.Since(began)); {
+		if s := l.starting; s != nil && time.Since(began) >= measureFor {
+			if told, _ := s.says(); told {
+				break // what follows is no measure any more
+			}
+		}
 		if err := pace.Sleep(ctx, lookEvery); err != nil {
 			return err
 		}

@@ -150,8 +150,13 @@ func makeRequests(t *testing.T, clients ...*following) {
 	t.Cleanup(first.end)
 }
 
-// many is how many requests the movers of tests expect before they judge: of a thousand bursts, however long these take.
-const many = 50_000
+// many is how many requests the movers of tests expect before they judge: of so many bursts that chance decides nothing,
+// however long these take. When a client has made as many as judged, its mover has judged it.
+const (
+	perBurst = 150
+	many     = 200 * perBurst
+	judged   = 300
+)
 
 // staysAt returns a key that the first server keeps.
 func staysAt(e *Engine) string {
@@ -164,12 +169,11 @@ func staysAt(e *Engine) string {
 
 // burst asks for a key so often together that also a slow machine makes enough requests a second.
 func burst(c *memcache.Conn, key string) error {
-	const n = 50
 	request, err := memcache.AppendFetch(nil, []byte(key))
 	if err == nil {
-		err = c.Send(bytes.Repeat(request, n))
+		err = c.Send(bytes.Repeat(request, perBurst))
 	}
-	for i := 0; i < n && err == nil; i++ {
+	for i := 0; i < perBurst && err == nil; i++ {
 		_, err = c.Fetched()
 	}
 	return err
@@ -285,7 +289,7 @@ func TestAMoverWaitsForItsOwnMembersClients(t *testing.T) {
 	if r := <-done[0]; r.Reason != "" || r.Found != 1000 {
 		t.Errorf("%+v", r)
 	}
-	for end := clients[1].bursts.Load() + 1500; clients[1].bursts.Load() < end && !t.Failed(); {
+	for end := clients[1].bursts.Load() + judged; clients[1].bursts.Load() < end && !t.Failed(); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := members[1].member.Items(t); n != 1000 {
@@ -339,7 +343,7 @@ func TestLaterPassesWaitForLateClientsToo(t *testing.T) {
 				more.Store(is)
 				done <- err
 			}()
-			for end := client.bursts.Load() + 1500; client.bursts.Load() < end; time.Sleep(time.Millisecond) {
+			for end := client.bursts.Load() + judged; client.bursts.Load() < end && !t.Failed(); time.Sleep(time.Millisecond) {
 				select {
 				case err := <-done:
 					t.Fatalf("the next pass begins while the client is late: %t, %v", more.Load(), err)
@@ -461,6 +465,11 @@ func TestLateAnswersHideNoSilence(t *testing.T) {
 	if n == 0 {
 		t.Error("silence without a look")
 	}
+	for _, look := range l.clients.looks {
+		if look.without < look.seen {
+			t.Errorf("no request was made in %s, and %s are seen to be without one", look.seen, look.without)
+		}
+	}
 
 	l.demand.pause()
 	if err := l.resume(t.Context()); err != nil {
@@ -493,10 +502,26 @@ func TestLateAnswersHideNoRequests(t *testing.T) {
 	p.ends(l)
 }
 
+// Numbers that took long to read are no measure to begin with, so they are read again.
+func TestNumbersThatAreReadLateAreReadAgain(t *testing.T) {
+	t.Parallel()
+	p := newLateAnswers(t)
+	p.member.Store(int64(2 * lookEvery))
+	l := p.mover()
+	if err := l.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.asked.Load(); n < 2 {
+		t.Errorf("the member was asked for its numbers %d times", n)
+	}
+	p.ends(l)
+}
+
 // lateAnswers has a leaving member and its owners behind proxies that answer with the numbers so many nanoseconds late.
 type lateAnswers struct {
 	f              *leavingMember
 	member, owners atomic.Int64
+	asked          atomic.Int64 // how often the member was
 	source         []routing.Server
 }
 
@@ -506,6 +531,9 @@ func newLateAnswers(t *testing.T) *lateAnswers {
 	late := func(s *memcachedtest.Server, by *atomic.Int64) string {
 		return memcachedtest.Between(t, s.Address(), func(sent []byte) bool {
 			if bytes.HasPrefix(sent, []byte("stats")) {
+				if s == p.f.member {
+					p.asked.Add(1)
+				}
 				time.Sleep(time.Duration(by.Load()))
 			}
 			return true
@@ -538,7 +566,7 @@ func (p *lateAnswers) ends(l *runningMember) {
 // many that the mover has looked at some.
 func storedByMovers(t *testing.T, c *memcache.Conn, key string, client *following) error {
 	const n = 1000
-	for end := client.bursts.Load() + 1500; client.bursts.Load() < end && !t.Failed(); {
+	for end := client.bursts.Load() + judged; client.bursts.Load() < end && !t.Failed(); {
 		err := c.Send(bytes.Repeat([]byte("ms "+key+" 1 ME\r\nx\r\n"), n))
 		for i := 0; i < n && err == nil; i++ {
 			_, err = c.Line()

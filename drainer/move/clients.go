@@ -19,19 +19,21 @@ const (
 	measureFor = time.Second
 	// fewest is the number of requests a second below which no client is waited for.
 	fewest = 20
-	// enough is how many requests a judgement expects in the time that it looks at, if all are late, and enoughForNone one
-	// that none is. With fewer, clients that make requests at random soon seem to have halved these, though all are late:
-	// within a minute, 40 in 100 with 50 requests, and one in 100 with 150. shortestWindow and longestWindow bound the time.
+	// enough is how many requests a judgement expects in the time that it looks at, if as many are late as when the last pass
+	// began, and enoughForNone one that none is. As many others are needed. With fewer, clients that make requests at random
+	// soon seem to have halved these, though all are late: within a minute, 40 in 100 with 50 requests, and one in 100 with
+	// 150. shortestWindow and longestWindow bound the time; a smaller share is looked at for up to longestOfShare.
 	enough         = 150
 	enoughForNone  = 50
 	shortestWindow = 250 * time.Millisecond
 	longestWindow  = 5 * time.Second
+	longestOfShare = 4 * longestWindow
 	// mostPerOther is the largest number of requests to one other request that these can tell of.
 	mostPerOther = 20
 	// The late share falls if fewer requests were late in the second half of fallsWithin than in the first, by more than
 	// chance standard deviations.
 	fallsWithin = 10 * time.Second
-	chance      = 2.5
+	chance      = 4
 	// leastShare is the smallest share that can halve.
 	leastShare = 1.0 / 64
 	// No client calls any more if there was no request in the time in which quietRequests were to be expected, and
@@ -82,35 +84,38 @@ func (c *clients) add(l look) {
 	c.looks = append(c.looks, l)
 }
 
-// measured tells whether the looks are enough to measure by, after that time.
+// measured tells whether the looks are enough to measure by, after that time: clients have also paused several times.
 func (c *clients) measured(after time.Duration) bool {
-	took, requests := time.Duration(0), 0.0
-	for i := range c.looks {
-		took, requests = took+c.looks[i].took, requests+c.looks[i].requests
-	}
-	few := requests < fewest*took.Seconds()/2 && c.need == 0 // no more will follow by chance
-	return took >= measureFor && (requests >= max(enough, c.need) || few || after >= quietFor)
+	sum, gap := c.sum()
+	few := sum.requests < fewest*sum.took.Seconds()/2 && c.need == 0 // no more will follow by chance
+	most := sum.requests >= max(enough, c.need) && sum.others >= enough && sum.took >= 4*gap
+	return sum.took >= measureFor && (most || few || after >= quietFor)
 }
 
 // measure takes the looks so far as those before clients are told.
 func (c *clients) measure() {
-	var took, without time.Duration
-	requests, others := 0.0, 0.0
-	c.gap = 0
+	var sum look
+	sum, c.gap = c.sum()
+	if c.share = 1; sum.took > 0 {
+		c.rate = sum.requests / sum.took.Seconds()
+	}
+	if c.perOther = 0; sum.others >= max(enough, sum.requests/mostPerOther) {
+		c.perOther = sum.requests / sum.others
+	}
+}
+
+// sum returns all looks as one, and the longest time without a request.
+func (c *clients) sum() (sum look, gap time.Duration) {
+	without := time.Duration(0)
 	for i := range c.looks {
 		l := &c.looks[i]
-		took, without, requests, others = took+l.took, without+l.seen, requests+l.requests, others+l.others
-		if l.requests > 0 {
+		sum.took, sum.requests, sum.others = sum.took+l.took, sum.requests+l.requests, sum.others+l.others
+		if without += l.seen; l.requests > 0 {
 			without = 0
 		}
-		c.gap = max(c.gap, without, l.without)
+		gap = max(gap, without, l.without)
 	}
-	if c.share = 1; took > 0 {
-		c.rate = requests / took.Seconds()
-	}
-	if c.perOther = 0; others > requests/mostPerOther {
-		c.perOther = requests / others
-	}
+	return sum, gap
 }
 
 // unseen is called after a time in which clients may have called.
@@ -147,12 +152,13 @@ func (c *clients) expected(l *look) float64 {
 // share of the given size is late; ok is false if it has not been looked at for so long.
 func (c *clients) late(size, requests float64) (share float64, ok bool) {
 	need := max(requests, c.need)
-	longest := time.Duration(max(1, c.need/enough) * float64(longestWindow))
-	seen, late, expected := time.Duration(0), 0.0, 0.0
+	longest := time.Duration(max(1, c.need/enough) * min(float64(longestWindow)/size, float64(longestOfShare)))
+	seen, late, expected, others := time.Duration(0), 0.0, 0.0, 0.0
 	for i := range slices.Backward(c.looks) {
 		l := &c.looks[i]
-		seen, late, expected = seen+l.seen, late+l.requests, expected+c.expected(l)
-		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= need || seen >= longest) {
+		seen, late, expected, others = seen+l.seen, late+l.requests, expected+c.expected(l), others+l.others
+		tells := expected*size >= need && (c.perOther == 0 || others >= requests)
+		if seen >= max(2*c.gap, shortestWindow) && (tells || seen >= longest) {
 			return min(1, late/max(1, expected)), true
 		}
 	}
@@ -166,7 +172,7 @@ func (c *clients) followed() (why string, is bool) {
 	if !c.judged() {
 		return fmt.Sprintf("fewer than %d requests a second for its items are known of", fewest), true
 	}
-	if share, ok := c.late(1, enoughForNone); ok && share == 0 || c.silent() {
+	if c.none() || c.silent() {
 		return "no request is late", true
 	}
 	share, ok := c.late(c.share, enough)
@@ -176,31 +182,42 @@ func (c *clients) followed() (why string, is bool) {
 	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && share <= c.share/2
 }
 
+// none tells whether no request is late.
+func (c *clients) none() bool {
+	share, ok := c.late(c.share, enoughForNone)
+	return ok && share == 0
+}
+
 // falls tells whether the share of the requests that is late has fallen lately, by more than chance.
 func (c *clients) falls() bool {
 	seen := time.Duration(0)
-	var requests, expected [2]float64 // in the second half, and in the first
+	var requests, expected, others [2]float64 // in the second half, and in the first
 	for i := range slices.Backward(c.looks) {
 		half := int(2 * seen / fallsWithin)
 		if half >= len(requests) {
 			break
 		}
 		l := &c.looks[i]
-		seen, requests[half], expected[half] = seen+l.seen, requests[half]+l.requests, expected[half]+c.expected(l)
+		seen, requests[half], expected[half], others[half] = seen+l.seen, requests[half]+l.requests, expected[half]+c.expected(l), others[half]+l.others
 	}
 	if seen < fallsWithin || expected[1] == 0 || expected[1] < c.need {
 		return false
 	}
-	before := requests[1] * expected[0] / expected[1]
-	return before-requests[0] > chance*math.Sqrt(before+requests[0])
+	grown := expected[0] / expected[1]
+	before := requests[1] * grown
+	variance := before*grown + requests[0] // of numbers of events at random, and of what they are compared with
+	if c.perOther > 0 {
+		variance += before * before * (1/others[0] + 1/others[1])
+	}
+	return before-requests[0] > chance*math.Sqrt(variance)
 }
 
 // passes is called when a pass begins.
 func (c *clients) passes() {
 	c.moved = true
 	if c.judged() {
-		share, ok := c.late(1, enoughForNone)
-		if !ok || share > 0 {
+		share := 0.0
+		if !c.none() {
 			share, _ = c.late(c.share, enough)
 		}
 		c.share = max(leastShare, share)

@@ -136,31 +136,87 @@ func TestOthersThatCanNotBeCountedAreNoMeasure(t *testing.T) {
 	}
 }
 
-// Clients that make requests at random, and are all late for a minute, rarely seem to have followed by chance.
+// Clients that make requests at random, and are all late for a minute, rarely seem to have followed by chance, however few
+// others their requests are compared with.
 func TestChanceIsNoFollowing(t *testing.T) {
 	const each = 50
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, rate := range []float64{25, 50, 100, 200} {
-		seemed := 0
-		for range each {
-			c := &clients{}
-			look := func() {
-				c.add(look{took: lookEvery, seen: lookEvery, requests: poisson(random, rate*lookEvery.Seconds()), others: poisson(random, 2*rate*lookEvery.Seconds())})
+	for _, rate := range []float64{25, 50, 100, 200, 1000} {
+		for _, others := range []float64{2, 1.0 / 3, 1.0 / 9, 1.0 / 15} {
+			seemed := 0
+			for range each {
+				c := atRandom(random, rate, others*rate)
+				if others*rate > 60 && c.perOther == 0 { // enough of them come in less than the longest time
+					t.Errorf("%g requests a second, %g others: they are compared with none", rate, others*rate)
+				}
+				for range time.Minute / lookEvery {
+					if lookAtRandom(random, c, rate, others*rate); followed(c) {
+						seemed++
+						break
+					}
+				}
 			}
-			for after := time.Duration(0); !c.measured(after); after += lookEvery {
-				look()
+			if t.Logf("%g requests a second, %g others: %d of %d", rate, others*rate, seemed, each); seemed > each/20 {
+				t.Errorf("%g requests a second, %g others: %d of %d seem to have followed", rate, others*rate, seemed, each)
 			}
-			c.measure()
-			for range time.Minute / lookEvery {
-				if look(); followed(c) {
-					seemed++
-					break
+		}
+	}
+}
+
+// After the first pass, chance seldom begins further ones while as many clients as then are late.
+func TestChanceIsNoFurtherPass(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, rate := range []float64{100, 200, 1000, 2000} {
+		for _, others := range []float64{2, 1.0 / 3, 1.0 / 9} {
+			for _, late := range []float64{0.5, 0.1, 0.05} {
+				c := atRandom(random, rate, others*rate)
+				for range 20 * time.Second / lookEvery {
+					lookAtRandom(random, c, late*rate, others*rate)
+				}
+				c.passes()
+				c.share = late
+				passes := 0
+				for range 4 * time.Minute / lookEvery {
+					if lookAtRandom(random, c, late*rate, others*rate); followed(c) {
+						passes++
+						c.passes()
+					}
+				}
+				if t.Logf("%g requests a second, %g others, a share of %g late: %d passes", rate, others*rate, late, passes); passes > 2 {
+					t.Errorf("%g requests a second, %g others, a share of %g late: %d passes", rate, others*rate, late, passes)
 				}
 			}
 		}
-		if t.Logf("%g requests a second: %d of %d", rate, seemed, each); seemed > each/20 {
-			t.Errorf("%d of %d seem to have followed", seemed, each)
+	}
+}
+
+// atRandom returns clients that made that many requests and others a second, at random, before they were told.
+func atRandom(random *rand.Rand, rate, others float64) *clients {
+	c := &clients{}
+	for after := time.Duration(0); !c.measured(after); after += lookEvery {
+		lookAtRandom(random, c, rate, others)
+	}
+	c.measure()
+	return c
+}
+
+func lookAtRandom(random *rand.Rand, c *clients, rate, others float64) {
+	c.add(look{took: lookEvery, seen: lookEvery, requests: poisson(random, rate*lookEvery.Seconds()), others: poisson(random, others*lookEvery.Seconds())})
+}
+
+// A client that calls in bursts is counted for several of them.
+func TestRequestsAreCountedForSeveralPauses(t *testing.T) {
+	c := &clients{}
+	after := time.Duration(0)
+	for ; !c.measured(after); after += lookEvery {
+		l := look{took: lookEvery, seen: lookEvery, others: 50}
+		if after%(900*time.Millisecond) == 0 {
+			l.requests = 400
 		}
+		c.add(l)
+	}
+	if after < 3*time.Second {
+		t.Errorf("counted for %s, with a pause of 0.85 s after each 400 requests", after)
 	}
 }
 
@@ -223,6 +279,19 @@ func TestPassesFollowWhenTheLateShareHalves(t *testing.T) {
 	}
 	if _, followed := c.followed(); !followed {
 		t.Error("none is late, and no pass follows")
+	}
+}
+
+// A pass that begins because none is late waits for no half of those that had been late before.
+func TestAPassWithNoneLateRemembersNone(t *testing.T) {
+	c := told(100)
+	looks(c, time.Second, 100)
+	looks(c, 600*time.Millisecond, 0)
+	if why, followed := c.followed(); !followed || why != "no request is late" {
+		t.Fatalf("%t, %s", followed, why)
+	}
+	if c.passes(); c.share != leastShare {
+		t.Errorf("a share of %g was late", c.share)
 	}
 }
 

@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -39,8 +40,9 @@ type demand struct {
 	others float64
 	// sampled are the commands of a member that stays before the rate was measured.
 	sampled struct{ commands, reads float64 }
-	// owners are some of those that get a leaving member's items, always the first ones of order, which is another one for
-	// each mover; asked is how many reads they had. Only reads are counted where other movers may be storing items.
+	// owners are those that get a leaving member's items: in a large cluster the first ones of order, which is another one for
+	// each mover. asked is how many reads they had. Only reads are counted where other movers may be storing items; these
+	// read there what late clients have stored anew.
 	owners []link
 	order  []int
 	asked  int64
@@ -53,8 +55,9 @@ func (d *demand) hear(s *export.Silence) {
 	}
 }
 
-// mostOwners bounds the owners that are asked.
-const mostOwners = 4
+// mostOwners bounds the owners that are asked. If all are, the sum of reads stays the same while clients follow, also those of
+// one key that is read far more often than others.
+const mostOwners = 64
 
 // resume begins to count. A member that stays has to log requests; known is false if it doesn't.
 func (d *demand) resume(ctx context.Context) (known bool, err error) {
@@ -105,25 +108,34 @@ func (d *demand) renew(apart time.Duration) {
 // none is asked any more.
 func (d *demand) atOwners(ctx context.Context) (n float64) {
 	before := d.asked
-	d.asked = 0
+	reads, errs := make([]int64, len(d.owners)), make([]error, len(d.owners))
+	var all sync.WaitGroup
 	for i := range d.owners {
-		k := &d.owners[i]
-		conn, err := k.get(ctx, time.Second)
-		var reads int64
-		if err == nil {
-			var stats map[string]string
-			if stats, err = conn.Stats(""); err == nil {
-				reads, err = memcache.Reads(stats)
-			}
-		}
-		if err != nil {
-			d.leaveOwners()
-			d.l.clients.loseOthers()
-			return 0
-		}
-		d.asked += reads
+		all.Go(func() { reads[i], errs[i] = readsAt(ctx, &d.owners[i]) })
+	}
+	all.Wait()
+	if errors.Join(errs...) != nil {
+		d.leaveOwners()
+		d.l.clients.loseOthers()
+		return 0
+	}
+	d.asked = 0
+	for _, n := range reads {
+		d.asked += n
 	}
 	return float64(max(0, d.asked-before))
+}
+
+func readsAt(ctx context.Context, owner *link) (int64, error) {
+	conn, err := owner.get(ctx, time.Second)
+	if err != nil {
+		return 0, err
+	}
+	stats, err := conn.Stats("")
+	if err != nil {
+		return 0, err
+	}
+	return memcache.Reads(stats)
 }
 
 func (d *demand) leaveOwners() {
