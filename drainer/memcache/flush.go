@@ -48,7 +48,7 @@ func (c *Conn) Flushes() (f Flushes, err error) {
 	if err != nil {
 		return f, err
 	}
-	uptime, err := strconv.ParseInt(stats["uptime"], 10, 64)
+	uptime, err := item.Uptime(stats)
 	if err != nil {
 		return f, fmt.Errorf("%w to stats: uptime=%q", ErrProtocol, stats["uptime"])
 	}

@@ -419,7 +419,7 @@ func times(stats map[string]string) (now, began int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w to stats: time=%q", memcache.ErrProtocol, stats["time"])
 	}
-	uptime, err := strconv.ParseInt(stats["uptime"], 10, 64)
+	uptime, err := item.Uptime(stats)
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w to stats: uptime=%q", memcache.ErrProtocol, stats["uptime"])
 	}

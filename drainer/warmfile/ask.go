@@ -90,7 +90,11 @@ func (m *Image) askVariables(server Asker, pid int) error {
 	}
 	n := numbers{from: stats}
 	m.Clock, m.NodeClock = n.get("time"), time.Now().Unix()
-	m.ProcessStarted = m.Clock - n.get("uptime") - 60
+	uptime, err := item.Uptime(stats)
+	if err != nil {
+		return fmt.Errorf("memcached says uptime=%q", stats["uptime"])
+	}
+	m.ProcessStarted = m.Clock - uptime - 60
 	m.Items = n.get("curr_items")
 	_, m.External = stats["extstore_pages_used"]
 	n.from = settings
