@@ -22,7 +22,7 @@ func ClientCommands(stats map[string]string) (sum int64, err error) {
 }
 
 // Reads returns the number of keys that were asked for, by a server's statistics. A mover stores items, and
-// hardly reads any.
+// reads only those that clients have stored anew after they were moved.
 func Reads(stats map[string]string) (int64, error) {
 	n, err := strconv.ParseInt(stats["cmd_get"], 10, 64)
 	if err != nil {

@@ -144,8 +144,8 @@ func (s *starting) prepare(ctx context.Context, l *runningMember) error {
 // measure counts the requests of clients before these are told.
 func (l *runningMember) measure(ctx context.Context) error {
 	for began := time.Now(); l.counts() && !l.clients.measured(time.Since(began)); {
-		if s := l.starting; s != nil && time.Since(began) >= measureFor {
-			if told, _ := s.says(); told {
+		if sum, _ := l.clients.sum(); l.starting != nil && sum.took >= measureFor {
+			if told, _ := l.starting.says(); told {
 				break // what follows is no measure any more
 			}
 		}

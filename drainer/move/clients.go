@@ -31,9 +31,11 @@ const (
 	// mostPerOther is the largest number of requests to one other request that these can tell of.
 	mostPerOther = 20
 	// The late share falls if fewer requests were late in the second half of fallsWithin than in the first, by more than
-	// chance standard deviations.
+	// chance standard deviations; or in twice that time, in which few requests show it, too.
 	fallsWithin = 10 * time.Second
 	chance      = 4
+	// mostOf is the part of others that clients still make if they have not stopped: more than half, by which they follow.
+	mostOf = 0.75
 	// leastShare is the smallest share that can halve.
 	leastShare = 1.0 / 64
 	// No client calls any more if there was no request in the time in which quietRequests were to be expected, and
@@ -53,6 +55,9 @@ type clients struct {
 	// perOther is how many of these requests there were to one other request, 0 if that is not known. A client that
 	// is stopped for a moment makes neither.
 	perOther float64
+	// beside is how many others there were a second, if these are too few for perOther: only clients that still make most
+	// of them tell by making fewer requests.
+	beside float64
 	// share is the share of the requests that was late when the last pass began, 1 before the first pass.
 	// moved means that there was a pass.
 	share float64
@@ -70,6 +75,8 @@ type clients struct {
 type look struct {
 	took             time.Duration
 	requests, others float64
+	// alone means that others were not counted.
+	alone bool
 	// seen is the time that it counts for, and without the longest part of that without a command.
 	seen, without time.Duration
 	// unseen means that this is a time in which clients may have called.
@@ -99,8 +106,13 @@ func (c *clients) measure() {
 	if c.share = 1; sum.took > 0 {
 		c.rate = sum.requests / sum.took.Seconds()
 	}
-	if c.perOther = 0; sum.others >= max(enough, sum.requests/mostPerOther) {
+	c.perOther, c.beside = 0, 0
+	switch {
+	case sum.alone || sum.took == 0:
+	case sum.others >= max(enough, sum.requests/mostPerOther):
 		c.perOther = sum.requests / sum.others
+	default:
+		c.beside = sum.others / sum.took.Seconds()
 	}
 }
 
@@ -109,7 +121,7 @@ func (c *clients) sum() (sum look, gap time.Duration) {
 	without := time.Duration(0)
 	for i := range c.looks {
 		l := &c.looks[i]
-		sum.took, sum.requests, sum.others = sum.took+l.took, sum.requests+l.requests, sum.others+l.others
+		sum.took, sum.requests, sum.others, sum.alone = sum.took+l.took, sum.requests+l.requests, sum.others+l.others, sum.alone || l.alone
 		if without += l.seen; l.requests > 0 {
 			without = 0
 		}
@@ -129,20 +141,12 @@ func (c *clients) unseen() {
 // forget is called when requests can't be counted any more.
 func (c *clients) forget() { *c = clients{need: c.need} }
 
-// loseOthers is called when other requests can't be counted any more.
-func (c *clients) loseOthers() {
-	c.perOther = 0
-	for i := range c.looks {
-		c.looks[i].others = 0
-	}
-}
-
 // judged tells whether passes wait for clients.
 func (c *clients) judged() bool { return c.rate >= fewest }
 
 // expected is how many requests there would have been in a look if all were late.
 func (c *clients) expected(l *look) float64 {
-	if c.perOther > 0 {
+	if c.perOther > 0 && !l.alone {
 		return l.others * c.perOther
 	}
 	return c.rate * l.seen.Seconds()
@@ -153,11 +157,15 @@ func (c *clients) expected(l *look) float64 {
 func (c *clients) late(size, requests float64) (share float64, ok bool) {
 	need := max(requests, c.need)
 	longest := time.Duration(max(1, c.need/enough) * min(float64(longestWindow)/size, float64(longestOfShare)))
-	seen, late, expected, others := time.Duration(0), 0.0, 0.0, 0.0
+	seen, late, expected, others, alone := time.Duration(0), 0.0, 0.0, 0.0, false
 	for i := range slices.Backward(c.looks) {
 		l := &c.looks[i]
-		seen, late, expected, others = seen+l.seen, late+l.requests, expected+c.expected(l), others+l.others
-		tells := expected*size >= need && (c.perOther == 0 || others >= requests)
+		seen, late, expected, others, alone = seen+l.seen, late+l.requests, expected+c.expected(l), others+l.others, alone || l.alone
+		least := mostOf * c.beside * seen.Seconds()
+		if c.perOther > 0 {
+			least = requests
+		}
+		tells := expected*size >= need && (alone || others >= least)
 		if seen >= max(2*c.gap, shortestWindow) && (tells || seen >= longest) {
 			return min(1, late/max(1, expected)), true
 		}
@@ -179,7 +187,7 @@ func (c *clients) followed() (why string, is bool) {
 	if c.moved && c.falls() {
 		return fmt.Sprintf("%.0f%% of the requests are late, and fewer from second to second", 100*share), true
 	}
-	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && share <= c.share/2
+	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && c.share > leastShare && share <= c.share/2
 }
 
 // none tells whether no request is late.
@@ -189,38 +197,40 @@ func (c *clients) none() bool {
 }
 
 // falls tells whether the share of the requests that is late has fallen lately, by more than chance.
-func (c *clients) falls() bool {
+func (c *clients) falls() bool { return c.fall(fallsWithin) || c.fall(2*fallsWithin) }
+
+func (c *clients) fall(within time.Duration) bool {
 	seen := time.Duration(0)
 	var requests, expected, others [2]float64 // in the second half, and in the first
 	for i := range slices.Backward(c.looks) {
-		half := int(2 * seen / fallsWithin)
+		half := int(2 * seen / within)
 		if half >= len(requests) {
 			break
 		}
 		l := &c.looks[i]
 		seen, requests[half], expected[half], others[half] = seen+l.seen, requests[half]+l.requests, expected[half]+c.expected(l), others[half]+l.others
 	}
-	if seen < fallsWithin || expected[1] == 0 || expected[1] < c.need {
+	if seen < within || expected[1] == 0 || expected[1] < c.need {
 		return false
 	}
 	grown := expected[0] / expected[1]
 	before := requests[1] * grown
 	variance := before*grown + requests[0] // of numbers of events at random, and of what they are compared with
-	if c.perOther > 0 {
+	if c.perOther > 0 && others[0] > 0 && others[1] > 0 {
 		variance += before * before * (1/others[0] + 1/others[1])
 	}
 	return before-requests[0] > chance*math.Sqrt(variance)
 }
 
-// passes is called when a pass begins.
+// passes is called when a pass begins. The next one waits for fewer late requests, not for more.
 func (c *clients) passes() {
 	c.moved = true
 	if c.judged() {
 		share := 0.0
-		if !c.none() {
+		if !c.none() && !c.silent() {
 			share, _ = c.late(c.share, enough)
 		}
-		c.share = max(leastShare, share)
+		c.share = min(c.share, max(leastShare, share))
 	}
 }
 

@@ -116,7 +116,6 @@ func (d *demand) atOwners(ctx context.Context) (n float64) {
 	all.Wait()
 	if errors.Join(errs...) != nil {
 		d.leaveOwners()
-		d.l.clients.loseOthers()
 		return 0
 	}
 	d.asked = 0
@@ -175,6 +174,8 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 	if d.l.leaving != nil {
 		if d.others += d.atOwners(ctx); len(d.owners) > 0 {
 			l.others = d.reads + d.others
+		} else {
+			l.alone = true
 		}
 		// If one answers late, the numbers are not of one time. In ten times that time this changes little; longer than
 		// quietFor is not waited.
