@@ -95,7 +95,8 @@ func (c *clients) add(l look) {
 func (c *clients) measured(after time.Duration) bool {
 	sum, gap := c.sum()
 	few := sum.requests < fewest*sum.took.Seconds()/2 && c.need == 0 // no more will follow by chance
-	most := sum.requests >= max(enough, c.need) && sum.others >= enough && sum.took >= 4*gap
+	others := sum.others >= enough || sum.others < enough*sum.took.Seconds()/quietFor.Seconds()/2
+	most := sum.requests >= max(enough, c.need) && others && sum.took >= 4*gap
 	return sum.took >= measureFor && (most || few || after >= quietFor)
 }
 

@@ -238,6 +238,20 @@ func lookAtRandom(random *rand.Rand, c *clients, rate, others float64) {
 	c.add(look{took: lookEvery, seen: lookEvery, requests: poisson(random, rate*lookEvery.Seconds()), others: poisson(random, others*lookEvery.Seconds())})
 }
 
+// Requests without others, as those of clients that only write, are not counted for longer than others would be enough.
+func TestOthersThatDoNotComeAreNotWaitedFor(t *testing.T) {
+	for others, want := range map[float64]time.Duration{0: measureFor, 0.5: measureFor, 2: 3750 * time.Millisecond, 8: measureFor} {
+		c := &clients{}
+		after := time.Duration(0)
+		for ; !c.measured(after); after += lookEvery {
+			c.add(look{took: lookEvery, seen: lookEvery, requests: 10, others: others})
+		}
+		if after != want {
+			t.Errorf("%g others in each look: counted for %s, want %s", others, after, want)
+		}
+	}
+}
+
 // A client that calls in bursts is counted for several of them.
 func TestRequestsAreCountedForSeveralPauses(t *testing.T) {
 	c := &clients{}
