@@ -133,7 +133,17 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 		default:
 		}
 	})
-	go func() { _ = r.Start(t.Context()) }()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.Start(ctx)
+	}()
+	stopped := func() {
+		stop()
+		<-ended
+	}
+	t.Cleanup(stopped)
 	key := types.NamespacedName{Name: "cache"}
 	pod := func(name, ip string) *corev1.Pod {
 		p := &corev1.Pod{}
@@ -203,6 +213,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	if given := r.Given(key, "other"); given != nil {
 		t.Errorf("another cluster's routers are given %+v", given)
 	}
+	stopped() // the routers of this cluster would be asked with its key
 	r.Behind(key, atPort(port), &contract.RingTable{Number: number, Key: "other"}, pods...)
 	if given := r.Given(key, "other"); given == nil || r.Given(key, "key") != nil {
 		t.Errorf("a cluster with the same name is given %+v", given)
