@@ -3,17 +3,22 @@ package write
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
 // AddFinalizer gives an owner of claims the finalizer, under an optimistic lock, which shows that the owner
 // isn't deleted. The same write names the installation of the operator that manages the owner, unless
-// installation is empty. added tells whether the finalizer is new.
+// installation is empty. added tells whether the finalizer is new. An owner that is gone by now is a refusal.
 func AddFinalizer(ctx context.Context, c client.Client, owner client.Object, installation string) (added bool, err error) {
-	return patchFinalizer(ctx, c, owner, controllerutil.AddFinalizer, installation)
+	if added, err = patchFinalizer(ctx, c, owner, controllerutil.AddFinalizer, installation); apierrors.IsNotFound(err) {
+		err = read.RefusedBy(err)
+	}
+	return added, err
 }
 
 // RemoveFinalizer takes the finalizer from an owner of claims, under an optimistic lock.

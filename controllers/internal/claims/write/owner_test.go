@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
 // refusing fails every patch.
@@ -37,6 +40,10 @@ func TestAnOwnerWhoseFinalizerIsNotWrittenStaysAsItIs(t *testing.T) {
 	}
 	if diff := cmp.Diff(bare(), owner); diff != "" {
 		t.Errorf("after a refused add:\n%s", diff)
+	}
+	gone := apierrors.NewNotFound(schema.GroupResource{}, "cache")
+	if added, err := AddFinalizer(t.Context(), refusing{err: gone}, owner, "here"); added || !errors.Is(err, read.ErrRefused) {
+		t.Errorf("the owner is gone: %v, %v", added, err)
 	}
 	owner = with()
 	if err := RemoveFinalizer(t.Context(), refusing{err: refused}, owner); !errors.Is(err, refused) {
